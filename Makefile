@@ -1,0 +1,63 @@
+# Two commands for a fresh machine with Python 3.11 or newer: `make demo` and `make test`.
+
+PYTHON ?= python3
+BIN := .venv/bin
+CONFORMANCE ?= ../shared/conformance/run.sh
+
+# pyright comes with its own node from PyPI; this keeps it from asking for newer versions of itself.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check fix bench conformance lock setup
+
+help: ## list these targets
+	@awk -F ': .*## ' '/^[a-z]+: .*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: .venv/ready ## build .venv from requirements.lock, if it is missing or stale
+
+demo: .venv/ready ## run the example agents with speculation off and on, side by side
+	@$(BIN)/spectool demo
+
+test: .venv/ready ## run all tests with branch coverage
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
+	@$(BIN)/coverage report --include='*/_core/*' --fail-under=100
+
+check: .venv/ready ## format, lint, types and layers, without changing anything
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+fix: .venv/ready ## format, and fix what ruff can fix
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: .venv/ready ## measure the overhead of a turn and the time saved
+	$(BIN)/spectool bench overhead
+	$(BIN)/spectool bench turns
+
+conformance: .venv/ready ## run the ecosystem's own tests on our classes, where the runner is there
+	@if [ ! -f $(CONFORMANCE) ]; then \
+		echo "make conformance: skipped, there is no $(CONFORMANCE)"; \
+	else \
+		TOOLNODE_IMPL=langchain_spectool:SpeculativeToolNode sh $(CONFORMANCE) && \
+		AGENT_MIDDLEWARE=langchain_spectool:SpeculationMiddleware sh $(CONFORMANCE); \
+	fi
+
+lock: ## resolve requirements.lock anew from pyproject.toml (needs uv)
+	uv pip compile pyproject.toml --extra openai --group dev --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
+		--quiet -o requirements.lock
+
+# A new lock rebuilds the environment; a new pyproject.toml only installs the package again.
+.venv/locked: requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "make: $(PYTHON) is older than Python 3.11; try make PYTHON=python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install -qq --no-deps --require-hashes -r requirements.lock
+	@touch $@
+
+.venv/ready: .venv/locked pyproject.toml
+	$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable .
+	@touch $@

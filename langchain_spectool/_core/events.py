@@ -1,0 +1,52 @@
+"""One frozen event per decision; observers translate them."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+EventKind = Literal[
+    "turn_started",
+    "guess",
+    "landed",
+    "turn_committed",
+    "claim",
+    "call_ended",
+    "discarded",
+    "turn_ended",
+    "usage",
+    "error",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something speculation decided or saw.
+
+    Only `tool`, `source` and `verdict` are fit for metric labels: `tool` is the name of a
+    registered tool or `"other"`, never a name a model made up.
+    """
+
+    kind: EventKind
+    at_s: float
+    """Seconds on the clock of the run: the event loop's, or `time.monotonic`."""
+    turn: int = 0
+    """Number of the turn, counted up in this process."""
+    verdict: str = ""
+    tool: str = ""
+    source: str = ""
+    position: int | None = None
+    """Place of the committed call in its turn."""
+    confidence: float | None = None
+    started_s: float | None = None
+    """When the early run, or the committed call, began."""
+    spent_s: float = 0.0
+    """Seconds the tool's body took: hidden, wasted or waited for."""
+    waited_s: float = 0.0
+    """Seconds a claim waited for its flight to land."""
+    hidden_s: float = 0.0
+    """Seconds of the tool's run that the claim did not have to wait for."""
+    key_hash: str = ""
+    """Short digest of the call key, for telling equal calls apart without showing them."""
+    detail: str = ""
+    """A human sentence, for logs only; may hold what a model or a user wrote."""
+    usage: tuple[int, int] | None = None
+    """Input and output tokens of a speculative model call; None when not reported."""

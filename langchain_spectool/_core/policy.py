@@ -1,0 +1,66 @@
+"""What the operator allows."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Mode = Literal["on", "shadow", "off"]
+"""`on` runs guesses early, `shadow` only scores them, `off` does nothing at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Limits on which guesses run ahead of the model.
+
+    Raises:
+        ValueError: A value is outside the range its field states.
+    """
+
+    mode: Mode = "on"
+    """What speculation may do. `SPECTOOL_MODE` in the environment and
+    `config={"configurable": {"speculation": ...}}` of one run can only lower it."""
+    min_confidence: float = 0.0
+    """Lowest confidence that runs, from 0 to 1."""
+    guesses_per_turn: int = 16
+    """Most guesses that start in one turn; 0 turns speculation off."""
+    in_flight_per_run: int = 16
+    """Most early runs in the air at once in one graph run."""
+    in_flight: int = 64
+    """Most early runs in the air at once in this process, for this Speculation."""
+    timeout_s: float = 30.0
+    """Seconds an unclaimed early run may take; a contract's `timeout_s` overrides it."""
+    allow_external: bool = False
+    """Whether tools whose arguments third parties see (`audience="external"`) may run early."""
+
+    def __post_init__(self) -> None:
+        """Check every field once."""
+        mode_of(self.mode)
+        if not 0 <= self.min_confidence <= 1:
+            msg = f"`min_confidence` must be from 0 to 1, got {self.min_confidence!r}"
+            raise ValueError(msg)
+        for name in ("guesses_per_turn", "in_flight_per_run", "in_flight"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                msg = f"`{name}` must be a whole number of 0 or more, got {value!r}"
+                raise ValueError(msg)
+        if not (self.timeout_s > 0 and math.isfinite(self.timeout_s)):
+            msg = f"`timeout_s` must be more than 0 seconds and finite, got {self.timeout_s!r}"
+            raise ValueError(msg)
+
+
+def mode_of(value: object) -> Mode:
+    """Return `value` as a mode.
+
+    Raises:
+        ValueError: It is none of `on`, `shadow`, `off`.
+    """
+    if value == "on" or value == "shadow" or value == "off":  # noqa: PLR1714 - narrows the type
+        return value
+    msg = f"the speculation mode must be one of {', '.join(get_args(Mode))}; got {value!r}"
+    raise ValueError(msg)
+
+
+def lowest(*modes: Mode) -> Mode:
+    """Return the most careful of `modes`: `off` before `shadow` before `on`."""
+    order: tuple[Mode, ...] = ("off", "shadow", "on")
+    return min(modes, key=order.index, default="on")

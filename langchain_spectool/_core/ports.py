@@ -1,0 +1,80 @@
+"""The two ports other code plugs into: speculators guess, observers watch."""
+
+from collections.abc import AsyncIterable, Callable, Iterable
+from typing import Protocol, runtime_checkable
+
+from langchain_spectool._core.assembly import CallAssembler
+from langchain_spectool._core.events import Event
+from langchain_spectool._core.guess import Guess, TurnRequest
+
+
+@runtime_checkable
+class Speculator(Protocol):
+    """Anything that yields guesses for a turn.
+
+    Every sample runs on its own, as a task under `ainvoke` and in a thread under `invoke`; a
+    guess starts its tool as soon as it is yielded. Samples are cancelled (async) or abandoned
+    (sync) once the main model has answered. Whatever a sample raises costs only that sample.
+    `tests/contract` holds the suite every implementation passes.
+    """
+
+    @property
+    def name(self) -> str:
+        """Label of this source in events and reports, from a small fixed set."""
+        ...
+
+    @property
+    def samples(self) -> int:
+        """How many samples run at once; 0 for a source that only listens to the stream."""
+        ...
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds after which a sample is given up."""
+        ...
+
+    def guess(self, request: TurnRequest, sample: int) -> Iterable[Guess]:
+        """Yield guesses; may block."""
+        ...
+
+    def aguess(self, request: TurnRequest, sample: int) -> AsyncIterable[Guess]:
+        """Yield guesses without blocking the event loop."""
+        ...
+
+
+@runtime_checkable
+class StreamSpeculator(Protocol):
+    """A source that reads the main model's own stream.
+
+    `listen` is called once per model attempt and returns the assembler whose closed calls
+    become guesses.
+    """
+
+    @property
+    def name(self) -> str:
+        """Label of this source in events and reports."""
+        ...
+
+    @property
+    def force(self) -> bool:
+        """Whether to switch streaming on when the caller did not ask for it."""
+        ...
+
+    def listen(self, request: TurnRequest) -> CallAssembler:
+        """Return a fresh assembler for one attempt of the main model."""
+        ...
+
+
+class Observer(Protocol):
+    """Receives every event, in order, from whichever thread caused it.
+
+    It must return at once and must not raise; what it raises is dropped.
+    """
+
+    def on_event(self, event: Event) -> None:
+        """Take one event."""
+        ...
+
+
+Clock = Callable[[], float]
+"""Seconds on a monotonic clock: the loop's, or `time.monotonic`."""

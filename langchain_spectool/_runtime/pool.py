@@ -1,0 +1,75 @@
+"""Daemon threads for early runs: bounded, never queued, never waited for at exit."""
+
+import queue
+import threading
+from collections.abc import Callable
+
+Task = Callable[[], None]
+
+IDLE_S = 0.5
+"""Seconds an idle thread waits for more work before it ends."""
+
+
+class DaemonPool:
+    """Runs tasks in at most `size` daemon threads, and refuses what has no thread free.
+
+    A `ThreadPoolExecutor` would join its threads at interpreter exit and so hold it for as long
+    as an abandoned body runs. Here an abandoned body keeps its thread, and is counted, until it
+    returns; the interpreter may exit meanwhile.
+    """
+
+    def __init__(self, size: int, *, name: str = "spectool") -> None:
+        """Start no thread yet.
+
+        Raises:
+            ValueError: `size` is not positive.
+        """
+        if size < 1:
+            msg = f"a pool needs at least 1 thread, got {size!r}"
+            raise ValueError(msg)
+        self._size = size
+        self._name = name
+        self._lock = threading.Lock()
+        self._tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
+        self._threads = 0
+        self._busy = 0
+
+    @property
+    def busy(self) -> int:
+        """Tasks that have not returned, abandoned ones included."""
+        return self._busy
+
+    def submit(self, task: Task) -> bool:
+        """Run `task`, which must not raise, or return False when every thread is taken."""
+        with self._lock:
+            if self._busy >= self._size:
+                return False
+            self._busy += 1
+            if new := self._busy > self._threads:
+                self._threads += 1
+                number = self._threads
+        self._tasks.put(task)
+        if new:
+            threading.Thread(target=self._work, name=f"{self._name}-{number}", daemon=True).start()  # pyright: ignore[reportPossiblyUnboundVariable]
+        return True
+
+    def _work(self) -> None:
+        while True:
+            try:
+                task = self._tasks.get(timeout=IDLE_S)
+            except queue.Empty:
+                with self._lock:
+                    if self._busy < self._threads:
+                        self._threads -= 1
+                        return
+                continue
+            try:
+                task()
+            finally:
+                del task
+                with self._lock:
+                    self._busy -= 1
+
+
+POOL = DaemonPool(64)
+"""The process's pool for early runs and sync speculators."""

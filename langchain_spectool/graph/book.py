@@ -1,0 +1,136 @@
+"""The tools of one request, and what each may do early."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from langchain_core.tools import BaseTool
+
+from langchain_spectool._core.contracts import Contract
+from langchain_spectool._core.guess import Candidate, Guess
+from langchain_spectool._core.keys import prepared
+from langchain_spectool._core.turn import CommittedCall
+from langchain_spectool._core.verdicts import GuessVerdict
+from langchain_spectool.graph.declare import Judge, contract_of
+from langchain_spectool.graph.early import tainted_before
+from langchain_spectool.graph.structure import Structure, structural_reason
+
+_NO_CONTRACT = Contract(early=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A guess with everything needed to judge and to run it."""
+
+    candidate: Candidate
+    tool: BaseTool | None = None
+    structure: Structure = Structure()
+
+
+class ToolBook:
+    """Looks up one request's tools by name."""
+
+    def __init__(self, tools: Sequence[object], judge: Judge, *, blocking: bool) -> None:
+        """Hold `tools` as `judge` sees them; `blocking` for a run without an event loop."""
+        self._by_name = {tool.name: tool for tool in tools if isinstance(tool, BaseTool)}
+        self._judge = judge
+        self._blocking = blocking
+
+    @property
+    def tools(self) -> list[BaseTool]:
+        """All tools, in the request's order."""
+        return [*self._by_name.values()]
+
+    @property
+    def declared(self) -> list[BaseTool]:
+        """The tools that may run early, in the request's order."""
+        return [tool for tool in self._by_name.values() if self._judge.verdict(tool)[0] == "run"]
+
+    def resolve(self, guess: Guess, source: str, *, shadow: bool) -> Resolved:
+        """Find out what `guess` is: its key, its contract, and what stands against it."""
+        tool = self._by_name.get(guess.tool)
+        if tool is None:
+            return _refused("unknown_tool", "other", guess, source)
+        verdict, reason = self._judge.verdict(tool)
+        if verdict != "run":
+            return _refused(cast("GuessVerdict", verdict), tool.name, guess, source, reason)
+        structure = structural_reason(tool)
+        if self._blocking and not structure.synchronous:
+            return _refused("not_sync", tool.name, guess, source)
+        if (reason := tainted_before(tool)) is not None:
+            return _refused("tainted_before", tool.name, guess, source, reason)
+        contract = contract_of(tool, trust_mcp=self._judge.trusted) or _NO_CONTRACT
+        ready = prepared(tool)
+        values = ready.values(guess.args)
+        if values is None:
+            return _refused("invalid", tool.name, guess, source)
+        if contract.gate is not None:
+            allowed = contract.gate(values)
+            if allowed is not True:
+                return _refused("gate", tool.name, guess, source, str(allowed or ""))
+        own = values if contract.key is None else contract.key(values)
+        candidate = Candidate(
+            tool=tool.name,
+            source=source,
+            confidence=guess.confidence,
+            contract=contract,
+            key=ready.values_key(own),
+            refusal="shadow" if shadow else None,
+        )
+        return Resolved(candidate=candidate, tool=tool, structure=structure)
+
+    def committed(self, calls: Iterable[Any]) -> list[CommittedCall]:
+        """Read the calls of the model's answer."""
+        return [self._committed(place, call) for place, call in enumerate(calls)]
+
+    def _committed(self, place: int, call: Any) -> CommittedCall:  # noqa: ANN401 - a tool call dict
+        tool = self._by_name.get(call["name"])
+        contract = None if tool is None else contract_of(tool, trust_mcp=self._judge.trusted)
+        return CommittedCall(
+            position=place,
+            tool=call["name"],
+            id=call.get("id"),
+            args=call["args"],
+            key=_key(tool, contract, call["args"]),
+            contract=contract,
+        )
+
+
+def _key(tool: BaseTool | None, contract: Contract | None, args: Any) -> str | None:  # noqa: ANN401
+    if tool is None or contract is None or not contract.early:
+        return None
+    ready = prepared(tool)
+    values = ready.values(args)
+    if values is None:
+        return None
+    return ready.values_key(values if contract.key is None else contract.key(values))
+
+
+def _refused(
+    verdict: GuessVerdict, tool: str, guess: Guess, source: str, detail: str = ""
+) -> Resolved:
+    return Resolved(
+        candidate=Candidate(
+            tool=tool,
+            source=source,
+            confidence=guess.confidence,
+            contract=_NO_CONTRACT,
+            key=None,
+            refusal=verdict,
+            detail=detail,
+        )
+    )
+
+
+def judge_of(
+    tools: Sequence[object], *, external: bool, gated: Collection[str], trusted: frozenset[str]
+) -> Judge:
+    """Return the judge of one request's tools: of two with one name, neither may run early."""
+    counts = Counter(tool.name for tool in tools if isinstance(tool, BaseTool))
+    return Judge(
+        external=external,
+        gated=frozenset(gated),
+        trusted=trusted,
+        twice=frozenset(name for name, count in counts.items() if count > 1),
+    )

@@ -1,0 +1,74 @@
+"""A committed call on its way through stock code: the plan's side of `wrap_tool_call`."""
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from langchain_core.tools import BaseTool
+from langgraph.prebuilt.tool_node import ToolCallRequest
+
+from langchain_spectool._core.contracts import Contract
+from langchain_spectool._runtime import runs
+from langchain_spectool._runtime.claims import BookedCall, Received
+from langchain_spectool.graph.early import body_key
+from langchain_spectool.graph.proxy import proxy
+
+
+class CommittedCallScope:
+    """Opened before the stock handler runs, closed when it has ended, whatever its outcome."""
+
+    def __init__(
+        self,
+        control: object,
+        *,
+        booked: BookedCall | None = None,
+        contract: Contract | None = None,
+        writes: bool = True,
+    ) -> None:
+        """Speak for one committed call; one that `writes` may change the world."""
+        self._control = control
+        self._booked = booked
+        self._contract = contract
+        self._writes = writes
+
+    def begin(self, request: ToolCallRequest) -> ToolCallRequest:
+        """Return the request to hand on: with a stand-in tool if a flight may answer it."""
+        if self._writes and (run := runs.find(self._control)):
+            run.write_began(None if self._booked is None else self._booked.turn)
+        if self._booked is None:
+            return request
+        served = self._booked.begin()
+        if not served or request.tool is None or self._contract is None:
+            return request
+        claim = _ClaimingBody(request.tool, self._contract, self._booked)
+        return request.override(tool=proxy(request.tool, claim))
+
+    def end(self) -> None:
+        """Note that the call is over."""
+        if self._booked is not None:
+            self._booked.end()
+        if self._writes and (run := runs.find(self._control)):
+            run.write_ended(None if self._booked is None else self._booked.turn)
+
+
+class _ClaimingBody:
+    """Stands where the tool's body stood, and asks for its flight on the values it received."""
+
+    def __init__(self, tool: BaseTool, contract: Contract, booked: BookedCall) -> None:
+        self._tool = tool
+        self._contract = contract
+        self._booked = booked
+
+    def run(self, body: Callable[[], Any], values: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        return self._booked.answer(self._received(values), body)
+
+    async def arun(
+        self, body: Callable[[], Coroutine[Any, Any, Any]], values: Mapping[str, Any]
+    ) -> Any:  # noqa: ANN401
+        return await self._booked.aanswer(self._received(values), body)
+
+    def _received(self, values: Mapping[str, Any]) -> Received:
+        try:
+            key = body_key(self._tool, self._contract, values)
+        except Exception:  # noqa: BLE001 - the author's `key` may raise: then nothing is equal
+            key = None
+        return Received(key=key, values=values)

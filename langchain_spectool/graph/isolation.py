@@ -1,0 +1,188 @@
+"""The detached config, runtime and context an early run gets: it sees the run, nobody sees it."""
+
+import contextvars
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, NoReturn, cast
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.runnables.config import RunnableConfig, var_child_runnable_config
+from langgraph.prebuilt import ToolRuntime
+from langgraph.runtime import Runtime
+
+from langchain_spectool.errors import TaintedError
+
+RUNTIME = "__pregel_runtime"
+_PREGEL = "__pregel_"
+_TAINTING_KEYS = ("__pregel_scratchpad", "__pregel_send", "__pregel_call", "__pregel_read")
+_METADATA = {"lc_source": "speculation"}
+
+
+class Taint:
+    """Notes what an early run did that cannot be replayed."""
+
+    def __init__(self) -> None:
+        """Start clean."""
+        self.reasons: list[str] = []
+
+    def mark(self, reason: str) -> None:
+        """Note `reason`; the run may go on, its result is dropped."""
+        self.reasons.append(reason)
+
+    def stop(self, reason: str) -> NoReturn:
+        """Note `reason` and end the run here.
+
+        Raises:
+            TaintedError: Always.
+        """
+        self.mark(reason)
+        msg = f"this early run {reason}; the call runs for real"
+        raise TaintedError(msg)
+
+
+class _Untouchable:
+    """Stands where a live handle of the run stood; any use of it taints."""
+
+    def __init__(self, taint: Taint, what: str) -> None:
+        object.__setattr__(self, "_taint", taint)
+        object.__setattr__(self, "_what", what)
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self._stop()
+
+    def __call__(self, *_: object, **__: object) -> object:
+        self._stop()
+
+    def _stop(self) -> NoReturn:
+        taint = cast("Taint", object.__getattribute__(self, "_taint"))
+        taint.stop(f"touched {object.__getattribute__(self, '_what')}")
+
+
+_OPEN = frozenset({"context", "control"})
+
+
+class _EarlyRuntime(Runtime[Any]):
+    """A runtime of which only the context may be touched."""
+
+    def __getattribute__(self, name: str) -> Any:  # noqa: ANN401 - any field
+        if name.startswith("_") or name in _OPEN:
+            return object.__getattribute__(self, name)
+        _stop(self, name)
+
+
+class _EarlyToolRuntime(ToolRuntime[Any, Any]):
+    """A tool runtime of which only the context and the config may be touched."""
+
+    def __getattribute__(self, name: str) -> Any:  # noqa: ANN401 - any field
+        if name.startswith("_") or name in {"context", "config"}:
+            return object.__getattribute__(self, name)
+        _stop(self, name)
+
+
+def _stop(runtime: object, name: str) -> NoReturn:
+    taint = cast("Taint", object.__getattribute__(runtime, "_spectool_taint"))
+    taint.stop(f"touched `runtime.{name}`")
+
+
+def early_runtime(runtime: object, taint: Taint) -> Runtime[Any]:
+    """Return a runtime with the run's context and nothing else to use."""
+    context = getattr(runtime, "context", None)
+    early = object.__new__(_EarlyRuntime)
+    for field in fields(Runtime):
+        object.__setattr__(early, field.name, None)
+    object.__setattr__(early, "context", context)
+    object.__setattr__(early, "_spectool_taint", taint)
+    return early
+
+
+def early_tool_runtime(runtime: object, config: RunnableConfig, taint: Taint) -> object:
+    """Return what a tool that asks for a `ToolRuntime` gets early."""
+    early = object.__new__(_EarlyToolRuntime)
+    object.__setattr__(early, "context", getattr(runtime, "context", None))
+    object.__setattr__(early, "config", config)
+    object.__setattr__(early, "_spectool_taint", taint)
+    return early
+
+
+class _ChildRuns(BaseCallbackHandler):
+    """Notices that the body started runs of its own: a replay would not show them."""
+
+    run_inline = True
+
+    def __init__(self, taint: Taint) -> None:
+        self._taint = taint
+
+    def _child(self, *_: Any, parent_run_id: object = None, **__: Any) -> None:
+        if parent_run_id is not None:
+            self._taint.mark("started a run of its own")
+
+    on_chain_start = on_llm_start = on_chat_model_start = on_retriever_start = on_tool_start = _child
+
+    def on_custom_event(self, *_: Any, **__: Any) -> None:
+        self._taint.mark("sent a custom event")
+
+
+def early_config(
+    config: Mapping[str, Any], runtime: object, taint: Taint, *, probe: bool
+) -> RunnableConfig:
+    """Return the config of an early tool run: no callbacks of the caller, no live handles."""
+    given = cast("Mapping[str, Any]", config.get("configurable") or {})
+    configurable = {
+        key: value
+        for key, value in given.items()
+        if not key.startswith((_PREGEL, "checkpoint")) and key != "speculation"
+    }
+    for key in _TAINTING_KEYS:
+        configurable[key] = _Untouchable(taint, "an interrupt or a graph's own channels")
+    configurable[RUNTIME] = early_runtime(runtime, taint)
+    return RunnableConfig(
+        callbacks=[_ChildRuns(taint)] if probe else [],
+        tags=[],
+        metadata={**cast("Mapping[str, Any]", config.get("metadata") or {}), **_METADATA},
+        configurable=configurable,
+        recursion_limit=config.get("recursion_limit", 25),
+    )
+
+
+def detached_context() -> contextvars.Context:
+    """Copy the caller's context (its tenant and auth variables too) without the run's config."""
+    context = contextvars.copy_context()
+    context.run(var_child_runnable_config.set, None)
+    return context
+
+
+def silence(taint: Taint | None = None) -> None:
+    """Cut the current, own context off from handlers that register by context variable.
+
+    A tool's early run must not be seen by cost trackers and tracers; a draft model's run keeps
+    its trackers (no `taint`), so that its tokens are counted, once, under its own name.
+    """
+    var_child_runnable_config.set(None)
+    _leave_span()
+    if taint is None:
+        return
+    for variable in _hook_variables():
+        variable.set(None)
+    writer = _tool_call_writer()
+    if writer is not None:
+        writer.set(lambda _: taint.stop("wrote to the tool's output stream"))
+
+
+def _hook_variables() -> list[contextvars.ContextVar[Any]]:
+    context = sys.modules.get("langchain_core.tracers.context")
+    hooks = cast("list[tuple[Any, ...]]", getattr(context, "_configure_hooks", []))
+    return [hook[0] for hook in hooks]
+
+
+def _tool_call_writer() -> contextvars.ContextVar[Callable[[Any], None] | None] | None:
+    return getattr(sys.modules.get("langgraph.pregel._tools"), "_tool_call_writer", None)
+
+
+def _leave_span() -> None:
+    api = sys.modules.get("opentelemetry.trace")
+    context = sys.modules.get("opentelemetry.context")
+    if api is not None and context is not None:
+        context.attach(api.set_span_in_context(api.INVALID_SPAN))

@@ -1,0 +1,160 @@
+"""`SpeculationMiddleware`: one line in `create_agent`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any
+
+from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware.internal_call_transformer import (
+    InternalCallTransformer,
+    internal_call_metadata,
+)
+from langchain.agents.middleware.types import (
+    ExtendedModelResponse,
+    ModelCallResult,
+    ModelRequest,
+    ModelResponse,
+)
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.types import Command
+
+from langchain_spectool._core.guess import TurnRequest
+from langchain_spectool._core.policy import Policy
+from langchain_spectool._core.ports import Observer
+from langchain_spectool.graph.gates import gates_around
+from langchain_spectool.graph.model_turn import ModelTurn
+from langchain_spectool.graph.speculation import Source, Speculation
+from langchain_spectool.graph.tap import tapped
+
+ToolResult = ToolMessage | Command[Any]
+
+
+class SpeculationMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Runs the agent's read-only tools early, while its model is still writing.
+
+    Only tools declared with `@speculatable` run early. Messages, state, streams, callbacks and
+    errors stay those of the agent without it; see `Speculation` for the arguments.
+
+    ```python
+    agent = create_agent(
+        model, [search_docs, send_mail], middleware=[SpeculationMiddleware(draft="openai:gpt-5-nano")]
+    )
+    ```
+    """
+
+    transformers = (InternalCallTransformer,)
+
+    def __init__(  # noqa: PLR0913 - every part has a default
+        self,
+        *,
+        draft: BaseChatModel | str | None = None,
+        speculators: Sequence[Source] | None = None,
+        policy: Policy | None = None,
+        gated: Sequence[object] = (),
+        trust_mcp: Collection[str] = (),
+        observers: Sequence[Observer] = (),
+        speculation: Speculation | None = None,
+    ) -> None:
+        """Build a Speculation of its own, or take the one given."""
+        super().__init__()
+        self.speculation = speculation or Speculation(
+            draft=draft,
+            speculators=speculators,
+            policy=policy,
+            gated=gated,
+            trust_mcp=trust_mcp,
+            observers=observers,
+        )
+
+    def wrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
+    ) -> ModelResponse[Any]:
+        """Guess while `handler` waits for the model."""
+        turn = self._open(request, handler, loop=None)
+        if turn is None:
+            return handler(request)
+        tap = self.speculation.tap_for(turn, request.model)
+        try:
+            if tap is None:
+                response = handler(request)
+            else:
+                with tapped(tap):
+                    response = handler(request)
+        except BaseException:
+            turn.abandon()
+            raise
+        self._commit(turn, response)
+        return response
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any]:
+        """Guess while `handler` awaits the model."""
+        turn = self._open(request, handler, loop=asyncio.get_running_loop())
+        if turn is None:
+            return await handler(request)
+        tap = self.speculation.tap_for(turn, request.model)
+        try:
+            if tap is None:
+                response = await handler(request)
+            else:
+                with tapped(tap):
+                    response = await handler(request)
+        except BaseException:
+            turn.abandon()
+            raise
+        self._commit(turn, response)
+        return response
+
+    def wrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolResult]
+    ) -> ToolResult:
+        """Let the plan's flight answer the call, if it has one."""
+        return self.speculation.run_committed(request, handler)
+
+    async def awrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[ToolResult]],
+    ) -> ToolResult:
+        """Let the plan's flight answer the call, if it has one."""
+        return await self.speculation.arun_committed(request, handler)
+
+    def _open(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[..., Any],
+        *,
+        loop: asyncio.AbstractEventLoop | None,
+    ) -> ModelTurn | None:
+        return self.speculation.begin_turn(
+            lambda: _turn_request(request), lambda: gates_around(handler), loop=loop
+        )
+
+    def _commit(self, turn: ModelTurn, response: ModelCallResult[Any]) -> None:
+        self.speculation.end_turn(turn, _message(response))
+
+
+def _turn_request(request: ModelRequest[Any]) -> TurnRequest:
+    messages = list(request.messages)
+    if request.system_message is not None:
+        messages.insert(0, request.system_message)
+    return TurnRequest(
+        messages=messages,
+        tools=request.tools,
+        settings=request.model_settings,
+        internal=internal_call_metadata(),
+    )
+
+
+def _message(response: Any) -> AIMessage | None:  # noqa: ANN401 - any shape a handler returns
+    if isinstance(response, ExtendedModelResponse):
+        response = response.model_response
+    messages = response.result if isinstance(response, ModelResponse) else [response]
+    return next((m for m in reversed(messages) if isinstance(m, AIMessage)), None)

@@ -1,0 +1,210 @@
+"""`SpeculativeModelNode`: the model's side of a hand-built graph."""
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import fields, is_dataclass
+from typing import Any, cast
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackManager
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
+from langchain_core.runnables.config import set_config_context
+from langchain_core.runnables.utils import coro_with_context
+from langgraph.types import Command
+from pydantic import BaseModel
+
+from langchain_spectool.graph.deltas import StreamStep
+from langchain_spectool.graph.model_turn import ModelTurn
+from langchain_spectool.graph.speculation import Speculation
+from langchain_spectool.graph.tap import Tap, tapped
+
+Node = Callable[..., Any]
+
+
+def model_node(speculation: Speculation, node: Node | Runnable[Any, Any]) -> Any:  # noqa: ANN401
+    """Wrap `node`; a function stays a function with the same signature and hints.
+
+    Raises:
+        TypeError: `node` is neither a function, a runnable nor a chat model.
+    """
+    if isinstance(node, Runnable):
+        return SpeculativeModelNode(speculation, node)
+    if inspect.iscoroutinefunction(node) or inspect.iscoroutinefunction(
+        getattr(node, "__call__", None)  # noqa: B004 - its kind is asked, not whether it can
+    ):
+        return _wrapped_async(speculation, node)
+    if callable(node):
+        return _wrapped(speculation, node)
+    msg = f"a model node is a function, a runnable or a chat model, got {node!r}"
+    raise TypeError(msg)
+
+
+def _wrapped(speculation: Speculation, node: Node) -> Node:
+    @functools.wraps(node)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the node's own
+        with _Watched(speculation, loop=None) as watched:
+            return watched.answered(node(*args, **kwargs))
+
+    return wrapped
+
+
+def _wrapped_async(speculation: Speculation, node: Node) -> Node:
+    @functools.wraps(node)
+    async def wrapped(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the node's own
+        with _Watched(speculation, loop=asyncio.get_running_loop()) as watched:
+            return watched.answered(await node(*args, **kwargs))
+
+    return wrapped
+
+
+class SpeculativeModelNode(Runnable[Any, Any]):
+    """Runs an inner runnable or chat model, and speculates while its model writes.
+
+    It leaves no run of its own in traces. A chat model gets the Speculation's tools bound.
+    """
+
+    def __init__(self, speculation: Speculation, inner: Runnable[Any, Any]) -> None:
+        """Wrap `inner`."""
+        self.speculation = speculation
+        self.inner = (
+            inner.bind_tools(speculation.tools) if isinstance(inner, BaseChatModel) else inner
+        )
+        self.name = inner.get_name()
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002, ANN401 - Runnable's
+        """Run the inner runnable."""
+        with set_config_context(ensure_config(config)) as context:
+            return context.run(self._invoke, input, kwargs)
+
+    def _invoke(self, value: Any, kwargs: dict[str, Any]) -> Any:  # noqa: ANN401 - Runnable's
+        with _Watched(self.speculation, loop=None) as watched:
+            return watched.answered(self.inner.invoke(value, **kwargs))
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002, ANN401 - Runnable's
+        """Await the inner runnable."""
+        with set_config_context(ensure_config(config)) as context:
+            return await coro_with_context(self._ainvoke(input, kwargs), context)
+
+    async def _ainvoke(self, value: Any, kwargs: dict[str, Any]) -> Any:  # noqa: ANN401 - Runnable's
+        with _Watched(self.speculation, loop=asyncio.get_running_loop()) as watched:
+            return watched.answered(await self.inner.ainvoke(value, **kwargs))
+
+
+def watched_model(speculation: Speculation, model: BaseChatModel) -> BaseChatModel:
+    """Return a copy of `model` with a callback that speculates wherever it is called."""
+    tap = Tap(_ModelWatch(speculation))
+    callbacks = model.callbacks
+    if isinstance(callbacks, BaseCallbackManager):
+        callbacks = callbacks.copy()
+        callbacks.add_handler(tap)
+    else:
+        callbacks = [*(callbacks or ()), tap]
+    return model.model_copy(update={"callbacks": callbacks})
+
+
+class _ModelWatch:
+    """Makes each call of a model a turn, for graphs whose nodes are not ours to wrap."""
+
+    def __init__(self, speculation: Speculation) -> None:
+        self._speculation = speculation
+        self._turns: dict[UUID, ModelTurn] = {}
+
+    def model_started(
+        self, run_id: UUID, messages: Sequence[BaseMessage], parameters: Mapping[str, Any]
+    ) -> None:
+        turn = self._speculation.begin_turn(None, loop=_running_loop())
+        if turn is not None:
+            self._turns[run_id] = turn
+            turn.model_started(run_id, messages, parameters)
+
+    def streamed(self, run_id: UUID, step: StreamStep) -> None:
+        if turn := self._turns.get(run_id):
+            turn.streamed(run_id, step)
+
+    def model_ended(self, run_id: UUID, message: AIMessage | None) -> None:
+        if turn := self._turns.pop(run_id, None):
+            self._speculation.end_turn(turn, message)
+
+    def model_failed(self, run_id: UUID) -> None:
+        if turn := self._turns.pop(run_id, None):
+            turn.abandon()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+class _Watched:
+    """A turn around a node: opened at its model's call, planned with what the node returns."""
+
+    def __init__(
+        self, speculation: Speculation, *, loop: asyncio.AbstractEventLoop | None
+    ) -> None:
+        self._speculation = speculation
+        self._turn = speculation.begin_turn(None, loop=loop)
+        self._tapped: AbstractContextManager[None] | None = None
+        self._answer: AIMessage | None = None
+
+    def __enter__(self) -> "_Watched":
+        if self._turn is not None:
+            tap = self._speculation.node_tap(self._turn)
+            self._tapped = tapped(tap)
+            self._tapped.__enter__()
+        return self
+
+    def answered(self, output: Any) -> Any:  # noqa: ANN401 - the node's own
+        if self._turn is not None:
+            self._answer = answer_in(output) or self._turn.answer
+        return output
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self._tapped is not None:
+            self._tapped.__exit__(None, None, None)
+        if self._turn is None:
+            return
+        if kind is None:
+            self._speculation.end_turn(self._turn, self._answer)
+        else:
+            self._turn.abandon()
+
+
+def answer_in(output: object) -> AIMessage | None:
+    """Find the last AI message in what a node returned, whatever its shape."""
+    if isinstance(output, AIMessage):
+        return output
+    if isinstance(output, BaseMessage) or output is None or isinstance(output, (str, bytes)):
+        return None
+    for part in reversed([*_parts(output)]):
+        if (found := answer_in(part)) is not None:
+            return found
+    return None
+
+
+def _parts(output: object) -> Iterator[object]:
+    if isinstance(output, Command):
+        yield cast("Command[Any]", output).update
+    elif isinstance(output, Mapping):
+        yield from (v for v in cast("Mapping[object, object]", output).values() if _may_hold(v))
+    elif isinstance(output, (list, tuple)):
+        yield from cast("Sequence[object]", output)
+    elif isinstance(output, BaseModel):
+        yield from (v for _, v in output if _may_hold(v))
+    elif is_dataclass(output):
+        values = (getattr(output, item.name, None) for item in fields(output))
+        yield from (v for v in values if _may_hold(v))
+
+
+def _may_hold(value: object) -> bool:
+    if isinstance(value, BaseMessage):
+        return True
+    return isinstance(value, (list, tuple)) and any(
+        isinstance(item, BaseMessage) for item in cast("Iterable[object]", value)
+    )

@@ -1,0 +1,77 @@
+"""A stand-in for a tool: stock code runs it as the tool itself, its body asks us first."""
+
+import functools
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol, cast
+from weakref import WeakKeyDictionary
+
+from langchain_core.tools import BaseTool
+
+from langchain_spectool._core.keys import prepared
+
+_BODY = "_spectool_body"
+
+
+class ProxyBody(Protocol):
+    """Stands where the tool's own body stood; `values` are those the model chose."""
+
+    def run(self, body: Callable[[], Any], values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the tool's value
+        """Answer a blocking call; `body()` runs the real body on the same values."""
+        ...
+
+    async def arun(
+        self, body: Callable[[], Coroutine[Any, Any, Any]], values: Mapping[str, Any]
+    ) -> Any:  # noqa: ANN401 - the tool's value
+        """Answer an awaited call."""
+        ...
+
+
+def proxy(tool: BaseTool, body: ProxyBody, *, callbacks: bool = True) -> BaseTool:
+    """Return a stand-in for `tool` with the same name, schema, format, handlers and tags.
+
+    The real body, when it runs, runs on `tool` itself, so that what it writes to its own fields
+    stays. With `callbacks=False` the tool's own callbacks stay silent.
+    """
+    stand_in = tool.model_copy(
+        update=None if callbacks else {"callbacks": None, "verbose": False}
+    )
+    object.__setattr__(stand_in, "__class__", _proxy_class(type(tool)))
+    object.__setattr__(stand_in, _BODY, (body, tool))
+    return stand_in
+
+
+_classes: WeakKeyDictionary[type[BaseTool], type[BaseTool]] = WeakKeyDictionary()
+
+
+def _proxy_class(base: type[BaseTool]) -> type[BaseTool]:
+    # Making a pydantic subclass takes 0.9 ms, so each tool class gets one, once.
+    made = _classes.get(base)
+    if made is None:
+        namespace: dict[str, Any] = {"_run": _sync_body(base), "__module__": base.__module__}
+        if base._arun is not BaseTool._arun:  # noqa: SLF001 - core asks the same question
+            namespace["_arun"] = _async_body(base)
+        made = _classes[base] = type(base.__name__, (base,), namespace)
+    return made
+
+
+# Core finds `run_manager` and `config` parameters by the signature of `_run` and `_arun`, so the
+# stand-ins must show the signatures of the real ones.
+
+
+def _sync_body(base: type[BaseTool]) -> Callable[..., Any]:
+    @functools.wraps(base._run)  # noqa: SLF001 - the body is the seam
+    def _run(self: BaseTool, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the tool's own
+        body, tool = cast("tuple[ProxyBody, BaseTool]", getattr(self, _BODY))
+        return body.run(lambda: tool._run(*args, **kwargs), prepared(tool).received(args, kwargs))  # noqa: SLF001
+
+    return _run
+
+
+def _async_body(base: type[BaseTool]) -> Callable[..., Any]:
+    @functools.wraps(base._arun)  # noqa: SLF001 - the body is the seam
+    async def _arun(self: BaseTool, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the tool's own
+        body, tool = cast("tuple[ProxyBody, BaseTool]", getattr(self, _BODY))
+        return await body.arun(lambda: tool._arun(*args, **kwargs), prepared(tool).received(args, kwargs))  # noqa: SLF001
+
+    return _arun
+

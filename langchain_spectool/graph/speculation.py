@@ -1,0 +1,356 @@
+"""`Speculation`: one set of speculators, limits and observers, and the places it plugs into."""
+
+import asyncio
+import os
+import warnings
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+from langgraph.prebuilt.tool_node import ToolCallRequest
+
+from langchain_spectool._core.events import Event
+from langchain_spectool._core.guess import TurnRequest
+from langchain_spectool._core.policy import Mode, Policy, lowest, mode_of
+from langchain_spectool._core.ports import Observer, Speculator, StreamSpeculator
+from langchain_spectool._runtime import runs
+from langchain_spectool._runtime.claims import BookedCall
+from langchain_spectool._runtime.driver import AsyncDriver, Driver, ThreadDriver
+from langchain_spectool._runtime.turn_scope import Airborne, TurnScope
+from langchain_spectool.graph.book import ToolBook, judge_of
+from langchain_spectool.graph.committed import CommittedCallScope
+from langchain_spectool.graph.declare import Explanation, contract_of, explain
+from langchain_spectool.graph.early import Surroundings
+from langchain_spectool.graph.isolation import RUNTIME, detached_context
+from langchain_spectool.graph.model_turn import ModelTurn
+from langchain_spectool.graph.place import current_config, place_in
+from langchain_spectool.graph.tap import ForcingTap, Tap, caller_streams
+from langchain_spectool.speculators.draft_model import DraftModel
+from langchain_spectool.speculators.early_dispatch import EarlyDispatch
+from langchain_spectool.telemetry.report import Report, Tally
+
+Source = Speculator | StreamSpeculator
+
+
+class Speculation:
+    """Runs an agent's read-only tools before its model has finished asking for them.
+
+    Args:
+        tools: The agent's tools, for `model_node`, `tool_node` and `explain`. A middleware
+            takes them from each request instead.
+        draft: A cheap chat model, or `"provider:name"`, that guesses beside the main model;
+            short for a `DraftModel` in front of the other speculators.
+        speculators: Where guesses come from; `EarlyDispatch()` when not given.
+        policy: The operator's limits.
+        gated: Tools that never run early: names, or approval middleware of the same agent.
+        trust_mcp: MCP servers whose read-only hints count.
+        observers: Told every event.
+
+    Raises:
+        ValueError: A gate of an unknown kind, or `trust_mcp` as a single string.
+    """
+
+    def __init__(  # noqa: PLR0913 - every part has a default
+        self,
+        tools: Iterable[BaseTool] = (),
+        *,
+        draft: BaseChatModel | str | None = None,
+        speculators: Sequence[Source] | None = None,
+        policy: Policy | None = None,
+        gated: Sequence[object] = (),
+        trust_mcp: Collection[str] = (),
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        """Start nothing yet."""
+        self.tools = [*tools]
+        given: Sequence[Source] = (EarlyDispatch(),) if speculators is None else speculators
+        self.speculators: tuple[Source, ...] = (
+            (*given,) if draft is None else (DraftModel(draft), *given)
+        )
+        self.policy = policy or Policy()
+        self.gated = _gated(gated)
+        self.trusted = _server_names(trust_mcp)
+        self._tally = Tally()
+        self._observers: tuple[Observer, ...] = (self._tally, *observers)
+        self._airborne = Airborne()
+        self._listens = any(isinstance(source, StreamSpeculator) for source in self.speculators)
+        self._force = any(getattr(source, "force", False) for source in self.speculators)
+        self._samples = any(getattr(source, "samples", 0) for source in self.speculators)
+        self._mute: set[int] = set()
+
+    # --- what users ask
+
+    def report(self) -> Report:
+        """Return hits, misses, waste and hidden seconds so far, per tool and in all."""
+        return self._tally.report()
+
+    def explain(self, tools: Iterable[object] | None = None) -> list[Explanation]:
+        """Say for each tool whether it can run early, and why not."""
+        asked = self.tools if tools is None else tools
+        return explain(asked, policy=self.policy, gated=self.gated, trust_mcp=self.trusted)
+
+    def invalidate(self, tags: Collection[str] | None = None) -> None:
+        """Drop every early result that read one of `tags` (None: all of them).
+
+        For writes made outside tool calls. Affects all runs in progress in this process.
+
+        Raises:
+            ValueError: `tags` is a single string.
+        """
+        if isinstance(tags, str):
+            msg = f"`tags` must be a collection of tags, got {tags!r}: write [{tags!r}]"
+            raise ValueError(msg)  # noqa: TRY004 - a bad value, as in every other setting
+        runs.invalidate(None if tags is None else frozenset(tags))
+
+    def mode(self, config: Mapping[str, Any]) -> Mode:
+        """Return what may be done in the run of `config`: the least of policy, run and process."""
+        modes = [self.policy.mode]
+        asked = cast("Mapping[str, Any]", config.get("configurable") or {}).get("speculation")
+        for value in (os.environ.get("SPECTOOL_MODE"), asked):
+            if value is not None and value != "":
+                modes.append(self._checked(value))
+        return lowest(*modes)
+
+    def _checked(self, value: object) -> Mode:
+        try:
+            return mode_of(value)
+        except ValueError as error:
+            self.warn_once(f"{error}; speculation is off")
+            return "off"
+
+    def warn_once(self, text: str) -> None:
+        """Warn the developer, once per text."""
+        if hash(text) not in self._mute:
+            self._mute.add(hash(text))
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+    # --- the model's turn
+
+    def begin_turn(
+        self,
+        request: Callable[[], TurnRequest] | None,
+        gates: Callable[[], Collection[str]] = frozenset,
+        *,
+        loop: asyncio.AbstractEventLoop | None,
+    ) -> ModelTurn | None:
+        """Begin a turn and let the speculators guess; None where nothing may be speculated.
+
+        Never raises. Without a `request` the turn waits for the node's own model call.
+        """
+        try:
+            return self._begin(request, gates, loop=loop)
+        except Exception as error:  # noqa: BLE001 - our failure is a miss
+            self.failed("open", error)
+            return None
+
+    def _begin(
+        self,
+        request: Callable[[], TurnRequest] | None,
+        gates: Callable[[], Collection[str]],
+        *,
+        loop: asyncio.AbstractEventLoop | None,
+    ) -> ModelTurn | None:
+        config = current_config()
+        mode = self.mode(config)
+        place = place_in(config, self)
+        if mode == "off" or place is None:
+            self._tally.idle("off" if mode == "off" else "no_run_control")
+            return None
+        driver: Driver = ThreadDriver() if loop is None else AsyncDriver(loop)
+        asked = None if request is None else request()
+        gated = self.gated.union(gates())
+
+        def book(tools: Sequence[object]) -> ToolBook:
+            judge = judge_of(
+                tools, external=self.policy.allow_external, gated=gated, trusted=self.trusted
+            )
+            return ToolBook(tools, judge, blocking=loop is None)
+
+        turn = ModelTurn(
+            scope=TurnScope(place, driver, self.policy, self.emit, self._airborne),
+            book=book(self.tools if asked is None else asked.tools),
+            speculators=self.speculators,
+            around=Surroundings(
+                config=config,
+                runtime=config["configurable"][RUNTIME],
+                context=detached_context(),
+            ),
+            shadow=mode == "shadow",
+            report=self.emit,
+            rebook=lambda names: book([tool for tool in self.tools if tool.name in names]),
+            on_usage=self._used,
+        )
+        if asked is not None:
+            self._start(turn, asked)
+        return turn
+
+    def _start(self, turn: ModelTurn, request: TurnRequest) -> None:
+        declared = turn.book.declared if self._samples else ()
+        if self._samples and not declared:
+            turn.idle = "no_contracts" if turn.book.tools else "no_tools_bound"
+        turn.start(replace(request, declared=declared, on_usage=self._used), sample=bool(declared))
+
+    def _used(self, source: str, usage: tuple[int, int] | None) -> None:
+        self.emit(Event(kind="usage", at_s=0.0, source=source, usage=usage))
+
+    def end_turn(self, turn: ModelTurn, message: AIMessage | None) -> None:
+        """Plan for the model's answer. Never raises."""
+        turn.commit(message)
+        if not turn.started:
+            self._tally.idle(turn.idle)
+
+    def tap_for(self, turn: ModelTurn, model: object) -> Tap | None:
+        """Return the tap for a turn whose request is known; None if it would hear nothing."""
+        if not self._listens:
+            return None
+        if self._force:
+            return ForcingTap(turn)
+        if caller_streams(model):
+            return Tap(turn)
+        if not self._samples:
+            turn.idle = "not_streaming"
+        return None
+
+    def node_tap(self, turn: ModelTurn) -> Tap:
+        """Return the tap for a node whose own model call is yet to be seen."""
+        return ForcingTap(turn) if self._listens and self._force else Tap(turn)
+
+    # --- the committed calls
+
+    def committed(self, request: ToolCallRequest) -> CommittedCallScope | None:
+        """Return what a committed call needs from us; None: nothing. Never raises."""
+        try:
+            return self._committed(request)
+        except Exception as error:  # noqa: BLE001 - our failure is a miss
+            self.failed("claim", error)
+            return None
+
+    def _committed(self, request: ToolCallRequest) -> CommittedCallScope | None:
+        tool = request.tool
+        if tool is None:
+            return None
+        config = cast("Mapping[str, Any]", request.runtime.config)
+        place = place_in(config, self)
+        if place is None:
+            return None
+        contract = contract_of(tool, trust_mcp=self.trusted)
+        run = runs.find(place.control)
+        if run is None:
+            return CommittedCallScope(place.control) if contract is None else None
+        call = request.tool_call
+        with run.lock:
+            found = run.machine.booking(place.scope, call["name"], call.get("id"), call["args"])
+        if found is None:
+            return CommittedCallScope(place.control) if contract is None else None
+        turn, booking = found
+        booked = BookedCall(run, turn, booking, self.emit)
+        return CommittedCallScope(
+            place.control, booked=booked, contract=contract, writes=contract is None
+        )
+
+    def run_committed(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]
+    ) -> Any:  # noqa: ANN401 - what the handler returns
+        """Run a committed call through `handler`; its flight answers it, if it has one."""
+        call = self.committed(request)
+        if call is None:
+            return handler(request)
+        try:
+            return handler(self._begun(call, request))
+        finally:
+            self._ended(call)
+
+    async def arun_committed(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
+    ) -> Any:  # noqa: ANN401 - what the handler returns
+        """Await a committed call through `handler`."""
+        call = self.committed(request)
+        if call is None:
+            return await handler(request)
+        try:
+            return await handler(self._begun(call, request))
+        finally:
+            self._ended(call)
+
+    def _begun(self, call: CommittedCallScope, request: ToolCallRequest) -> ToolCallRequest:
+        try:
+            return call.begin(request)
+        except Exception as error:  # noqa: BLE001 - our failure is a miss
+            self.failed("claim", error)
+            return request
+
+    def _ended(self, call: CommittedCallScope) -> None:
+        try:
+            call.end()
+        except Exception as error:  # noqa: BLE001 - our failure is a miss
+            self.failed("claim", error)
+
+    # --- events
+
+    def emit(self, event: Event) -> None:
+        """Tell every observer; one that raises loses only this event."""
+        for observer in self._observers:
+            try:
+                observer.on_event(event)
+            except Exception as error:  # noqa: BLE001 - an observer never reaches the run
+                self.warn_once(f"an observer raised {error!r}; its event is dropped")
+
+    def failed(self, what: str, error: Exception) -> None:
+        """Report a failure of ours as one event."""
+        self.emit(
+            Event(
+                kind="error",
+                at_s=0.0,
+                verdict=type(error).__name__,
+                source=what,
+                detail=str(error),
+            )
+        )
+
+    # --- the places it plugs into
+
+    def middleware(self) -> Any:  # noqa: ANN401 - imported late, to leave langchain.agents out
+        """Return a `SpeculationMiddleware` over this Speculation."""
+        from langchain_spectool.graph.middleware import SpeculationMiddleware  # noqa: PLC0415
+
+        return SpeculationMiddleware(speculation=self)
+
+    def model_node(self, node: Callable[..., Any] | Runnable[Any, Any]) -> Any:  # noqa: ANN401
+        """Wrap a node function, a runnable or a chat model as a speculative model node."""
+        from langchain_spectool.graph.model_node import model_node  # noqa: PLC0415
+
+        return model_node(self, node)
+
+    def model(self, model: BaseChatModel) -> BaseChatModel:
+        """Return a copy of `model` that speculates wherever it is called in a graph."""
+        from langchain_spectool.graph.model_node import watched_model  # noqa: PLC0415
+
+        return watched_model(self, model)
+
+    def tool_node(self, **options: Any) -> Any:  # noqa: ANN401 - ToolNode's own options
+        """Return a `SpeculativeToolNode` of this Speculation's tools."""
+        from langchain_spectool.graph.tool_node import SpeculativeToolNode  # noqa: PLC0415
+
+        return SpeculativeToolNode(self.tools, speculation=self, **options)
+
+
+def _gated(gated: Sequence[object]) -> frozenset[str]:
+    if isinstance(gated, str):
+        msg = f"`gated` must be a list of tools or gates, got {gated!r}: write [{gated!r}]"
+        raise ValueError(msg)  # noqa: TRY004 - a bad value, as in every other setting
+    if all(isinstance(gate, str) for gate in gated):
+        return frozenset(cast("Sequence[str]", gated))
+    from langchain_spectool.graph.gates import gated_names  # noqa: PLC0415 - imports the agents
+
+    return gated_names(gated)
+
+
+def _server_names(trust_mcp: Collection[str]) -> frozenset[str]:
+    if isinstance(trust_mcp, str):
+        msg = f"`trust_mcp` must be a list of names, got {trust_mcp!r}: write [{trust_mcp!r}]"
+        raise ValueError(msg)  # noqa: TRY004 - a bad value, as in every other setting
+    return frozenset(trust_mcp)

@@ -1,0 +1,195 @@
+"""Adds events up: what speculation saved, what it wasted, and why it did nothing."""
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from langchain_spectool._core.events import Event
+from langchain_spectool._core.verdicts import SERVED, IdleReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolReport:
+    """The figures of one tool. Seconds are sums over calls, parallel ones included."""
+
+    guesses: int = 0
+    """Early runs that started."""
+    hits: int = 0
+    """Committed calls that an early run, or an equal committed call, answered."""
+    misses: int = 0
+    """Committed calls of a planned turn that ran for real."""
+    wasted: int = 0
+    """Early runs that answered nothing."""
+    hidden_s: float = 0.0
+    """Seconds of the tool's work that nobody waited for."""
+    wasted_s: float = 0.0
+    """Seconds of the tool's work that answered nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The figures so far."""
+
+    turns: int
+    """Turns of the main model."""
+    guesses: int
+    hits: int
+    misses: int
+    wasted: int
+    hidden_s: float
+    wasted_s: float
+    waited_s: float
+    """Seconds that claims waited for flights still in the air."""
+    observed_s: float
+    """Seconds of the turns that had a plan: generation and tool calls, as they were."""
+    serial_s: float
+    """The same turns had every call run after the model's answer: the serial counterfactual."""
+    errors: int
+    """Failures of our own, each of them a miss."""
+    usage: Mapping[str, tuple[int, int]]
+    """Input and output tokens of speculative model calls, by source."""
+    verdicts: Mapping[str, int]
+    """Guesses by verdict."""
+    claims: Mapping[str, int]
+    """Committed calls of planned turns, by how they were answered."""
+    discards: Mapping[str, int]
+    """Early runs that answered nothing, by reason."""
+    idle: Mapping[str, int]
+    """Turns in which nothing ran early, by reason."""
+    tools: Mapping[str, ToolReport]
+
+    @property
+    def saved_s(self) -> float:
+        """Seconds saved: the serial counterfactual less what was observed."""
+        return self.serial_s - self.observed_s
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Share of committed calls of planned turns that were hits; None before the first."""
+        asked = self.hits + self.misses
+        return self.hits / asked if asked else None
+
+    def __str__(self) -> str:
+        """Say it in a few lines."""
+        lines = [
+            f"{self.turns} turns, {self.guesses} early runs: {self.hits} hits, "
+            f"{self.misses} misses, {self.wasted} wasted ({self.wasted_s:.2f} s)",
+            f"hidden {self.hidden_s:.2f} s; {self.observed_s:.2f} s instead of "
+            f"{self.serial_s:.2f} s in planned turns",
+        ]
+        if self.idle:
+            reasons = ", ".join(f"{name} {count}" for name, count in sorted(self.idle.items()))
+            lines.append(f"turns without early runs: {reasons}")
+        lines += [
+            f"  {name}: {tool.hits} hits, {tool.misses} misses, {tool.wasted} wasted, "
+            f"hidden {tool.hidden_s:.2f} s"
+            for name, tool in sorted(self.tools.items())
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(slots=True)
+class _Sums:
+    counts: Counter[str] = field(default_factory=Counter[str])
+    seconds: Counter[str] = field(default_factory=Counter[str])
+
+
+class Tally:
+    """The observer behind `Speculation.report()`."""
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self._lock = threading.Lock()
+        self._all = _Sums()
+        self._tools: dict[str, _Sums] = {}
+        self._by: dict[str, Counter[str]] = {
+            kind: Counter() for kind in ("guess", "claim", "discarded", "idle")
+        }
+        self._usage: dict[str, tuple[int, int]] = {}
+
+    def idle(self, reason: IdleReason) -> None:
+        """Count a turn in which nothing ran early."""
+        with self._lock:
+            self._by["idle"][reason] += 1
+
+    def on_event(self, event: Event) -> None:
+        """Add one event."""
+        with self._lock:
+            if event.kind in self._by:
+                self._by[event.kind][event.verdict] += 1
+            match event.kind:
+                case "guess" if event.verdict == "run":
+                    self._add(event.tool, "guesses")
+                case "claim":
+                    self._claim(event)
+                case "discarded":
+                    self._add(event.tool, "wasted")
+                    self._add(event.tool, "wasted_s", event.spent_s)
+                case "turn_committed":
+                    self._all.counts["turns"] += 1
+                case "turn_ended" if event.verdict == "done":
+                    self._turn(event)
+                case "error":
+                    self._all.counts["errors"] += 1
+                case "usage" if event.usage is not None:
+                    before = self._usage.get(event.source, (0, 0))
+                    self._usage[event.source] = (
+                        before[0] + event.usage[0],
+                        before[1] + event.usage[1],
+                    )
+                case _:
+                    pass
+
+    def _claim(self, event: Event) -> None:
+        self._add(event.tool, "hits" if event.verdict in SERVED else "misses")
+        self._add(event.tool, "hidden_s", event.hidden_s)
+        self._all.seconds["waited_s"] += event.waited_s
+
+    def _turn(self, event: Event) -> None:
+        started_s = event.at_s if event.started_s is None else event.started_s
+        observed_s = event.at_s - started_s
+        self._all.seconds["observed_s"] += observed_s
+        self._all.seconds["serial_s"] += observed_s + event.hidden_s
+
+    def _add(self, tool: str, what: str, amount: float | None = None) -> None:
+        for sums in (self._all, self._tools.setdefault(tool, _Sums())):
+            if amount is None:
+                sums.counts[what] += 1
+            else:
+                sums.seconds[what] += amount
+
+    def report(self) -> Report:
+        """Return the sums so far."""
+        with self._lock:
+            counts, seconds = self._all.counts, self._all.seconds
+            return Report(
+                turns=counts["turns"],
+                guesses=counts["guesses"],
+                hits=counts["hits"],
+                misses=counts["misses"],
+                wasted=counts["wasted"],
+                hidden_s=float(seconds["hidden_s"]),
+                wasted_s=float(seconds["wasted_s"]),
+                waited_s=float(seconds["waited_s"]),
+                observed_s=float(seconds["observed_s"]),
+                serial_s=float(seconds["serial_s"]),
+                errors=counts["errors"],
+                usage=dict(self._usage),
+                verdicts=dict(self._by["guess"]),
+                claims=dict(self._by["claim"]),
+                discards=dict(self._by["discarded"]),
+                idle=dict(self._by["idle"]),
+                tools={name: _tool(sums) for name, sums in self._tools.items()},
+            )
+
+
+def _tool(sums: _Sums) -> ToolReport:
+    return ToolReport(
+        guesses=sums.counts["guesses"],
+        hits=sums.counts["hits"],
+        misses=sums.counts["misses"],
+        wasted=sums.counts["wasted"],
+        hidden_s=float(sums.seconds["hidden_s"]),
+        wasted_s=float(sums.seconds["wasted_s"]),
+    )
