@@ -69,7 +69,7 @@ def write(value: object, exact: bool = False) -> str:  # noqa: FBT001, FBT002 - 
         else:
             entries.sort()
             return f"{{{''.join(entries)}}}"
-    return _Encoder(exact=exact).text(value)
+    return _Encoder(exact=exact).text(cast("object", value))
 
 
 class _Encoder:

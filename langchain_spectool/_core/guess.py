@@ -42,8 +42,6 @@ class TurnRequest:
     """The tools among them that may run early."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The request's model settings (temperature and the like), as the caller gave them."""
-    internal: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Metadata that marks a speculator's own model calls as nobody's output."""
     on_usage: Callable[[str, tuple[int, int] | None], None] | None = None
     """Told a source's name and the input and output tokens of each of its model calls."""
 

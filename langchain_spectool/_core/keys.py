@@ -42,11 +42,12 @@ def call_key(tool: ToolLike, args: object) -> str | None:
         None where `args` are invalid or hold something that cannot be written exactly. Nothing is
         raised and `args` stay as they are, though validators of the schema run.
     """
-    return attempt(_call_key, tool, args)
-
-
-def _call_key(tool: ToolLike, args: object) -> str:
-    return prepared(tool).key_or_raise(args)
+    try:  # `attempt` written out: one function call less
+        return prepared(tool).key_or_raise(args)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:  # noqa: BLE001 - as in `attempt`
+        return None
 
 
 def prepared(tool: ToolLike) -> "PreparedTool":
@@ -142,11 +143,11 @@ class PreparedTool:
         return self._own(values)
 
     def _values(self, args: object) -> Values:
-        if args is None or (type(args) is str and not args):
-            args = {}
         if type(args) is not dict:
-            msg = f"arguments must be a dict, got {type(args)}"
-            raise TypeError(msg)
+            if args is not None and (type(args) is not str or args):
+                msg = f"arguments must be a dict, got {type(args)}"
+                raise TypeError(msg)
+            args = {}
         given = cast("Values", args)
         if _ATOMS.issuperset(map(type, given.values())) and self.injected.isdisjoint(given):
             return self._read(given.copy())
@@ -158,10 +159,11 @@ class PreparedTool:
         """Choose the shortest way to the values that ends where `tool` itself would end."""
         schema = tool.args_schema
         if not _is_stock(tool, _CONVERT):
-            return partial(self._converted, getattr(tool, _CONVERT))
+            convert = getattr(tool, _CONVERT)
+            return lambda args: self.received(*convert(args, "speculative"))
         if isinstance(schema, type) and not _fields(schema):
             return lambda _: {}  # such a tool runs without arguments, whatever the model sent
-        parsed = partial(self._parsed, getattr(tool, _PARSE))
+        parsed = _parse_reader(getattr(tool, _PARSE), self.received, self._left_out)
         if not _is_stock(tool, _PARSE):
             return parsed
         if schema is None or isinstance(schema, dict):
@@ -175,13 +177,6 @@ class PreparedTool:
             msg = "keyword arguments must have strings for names"
             raise TypeError(msg)
         return self._own(args)
-
-    def _parsed(self, parse: Callable[..., Any], args: Values) -> Values:
-        parsed = parse(args, "speculative")
-        return self.received((parsed,), {}) if isinstance(parsed, str) else self._own(dict(parsed))
-
-    def _converted(self, convert: Callable[..., Any], args: Values) -> Values:
-        return self.received(*convert(args, "speculative"))
 
     def _own(self, values: Values) -> Values:
         left_out = self._left_out
@@ -212,6 +207,18 @@ def _copied(value: object, copies: dict[int, object]) -> object:
     if kind is tuple:
         copies[id(value)] = tuple(items)
     return copies[id(value)]
+
+
+def _parse_reader(
+    parse: Callable[..., Any], received: Callable[..., Values], left_out: frozenset[str]
+) -> Callable[[Values], Values]:
+    def read(args: Values) -> Values:
+        parsed: str | Values = parse(args, "speculative")
+        if isinstance(parsed, str):
+            return received((parsed,), {})
+        return parsed if left_out.isdisjoint(parsed) else received((), parsed)
+
+    return read
 
 
 def _model_reader(

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from langchain_core.tools import BaseTool
@@ -25,7 +25,7 @@ class Resolved:
 
     candidate: Candidate
     tool: BaseTool | None = None
-    structure: Structure = Structure()
+    structure: Structure = field(default_factory=Structure)
 
 
 class ToolBook:
@@ -60,15 +60,19 @@ class ToolBook:
             return _refused("not_sync", tool.name, guess, source)
         if (reason := tainted_before(tool)) is not None:
             return _refused("tainted_before", tool.name, guess, source, reason)
+        return self._admissible(tool, structure, guess, source, shadow=shadow)
+
+    def _admissible(
+        self, tool: BaseTool, structure: Structure, guess: Guess, source: str, *, shadow: bool
+    ) -> Resolved:
         contract = contract_of(tool, trust_mcp=self._judge.trusted) or _NO_CONTRACT
         ready = prepared(tool)
         values = ready.values(guess.args)
         if values is None:
             return _refused("invalid", tool.name, guess, source)
-        if contract.gate is not None:
-            allowed = contract.gate(values)
-            if allowed is not True:
-                return _refused("gate", tool.name, guess, source, str(allowed or ""))
+        allowed = True if contract.gate is None else contract.gate(values)
+        if allowed is not True:
+            return _refused("gate", tool.name, guess, source, str(allowed or ""))
         own = values if contract.key is None else contract.key(values)
         candidate = Candidate(
             tool=tool.name,

@@ -2,14 +2,23 @@
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractContextManager
 from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, cast
 
 from langchain_core.messages.tool import ToolOutputMixin
 from langchain_core.tools import BaseTool
-from langsmith.run_helpers import tracing_context
+from langsmith import run_helpers
 
 from langchain_spectool._core.contracts import Contract
 from langchain_spectool._core.flight import Outcome
@@ -123,7 +132,7 @@ def early_run(
     def run() -> Outcome:
         try:
             silence(taint)
-            with tracing_context(parent=False, enabled=False):
+            with _untraced():
                 stand_in.invoke(call, config)
         except BaseException as error:  # noqa: BLE001 - a failed guess is invisible
             return _outcome(tool, recorder, taint, error)
@@ -133,9 +142,9 @@ def early_run(
         task_cancelled = _cancellation()
         try:
             silence(taint)
-            with tracing_context(parent=False, enabled=False):
+            with _untraced():
                 await stand_in.ainvoke(call, config)
-        except BaseException as error:  # noqa: BLE001 - a failed guess is invisible
+        except BaseException as error:
             if task_cancelled():
                 raise
             return _outcome(tool, recorder, taint, error)
@@ -146,6 +155,11 @@ def early_run(
         arun=arun if structure.asynchronous else None,
         context=around.context.copy(),
     )
+
+
+def _untraced() -> AbstractContextManager[None]:
+    tracing: Callable[..., AbstractContextManager[None]] = vars(run_helpers)["tracing_context"]
+    return tracing(parent=False, enabled=False)
 
 
 def _cancellation() -> Callable[[], bool]:

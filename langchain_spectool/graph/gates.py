@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
+from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langgraph.prebuilt import ToolNode
 
 _MODEL_CALLS = ("_execute_model_sync", "_execute_model_async")
@@ -73,7 +73,7 @@ def _held_back(gate: object) -> frozenset[str] | None:
     if isinstance(gate, HumanInTheLoopMiddleware):
         return frozenset(cast("dict[str, Any]", gate.interrupt_on))
     tools = getattr(getattr(gate, "config", None), "tools", None)
-    if isinstance(gate, AgentMiddleware) and type(gate).__name__ == "AutoModeMiddleware" and tools:
+    if type(gate).__name__ == "AutoModeMiddleware" and tools:
         return frozenset(str(getattr(tool, "name", tool)).strip() for tool in tools)
     return None
 

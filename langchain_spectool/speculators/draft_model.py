@@ -1,8 +1,9 @@
 """`DraftModel`: a cheap chat model guesses beside the main one (arXiv 2512.15834, Alg. 2)."""
 
+import threading
 import warnings
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
@@ -64,75 +65,75 @@ class DraftModel:
         self._tools = tools
         self._confidence = confidence
         self._broken = False
+        self._lock = threading.Lock()
+        self._said: set[str] = set()
 
     def guess(self, request: TurnRequest, sample: int) -> Iterator[Guess]:
         """Ask the draft model, blocking."""
-        bound = self._bound(request, sample)
-        if bound is None:
-            return
-        try:
-            answer = bound.invoke([*request.messages], _config(request))
-        except Exception as error:  # noqa: BLE001 - see `_plainer`
-            plainer = self._plainer(request, error)
-            if plainer is None:
-                raise
-            answer = plainer.invoke([*request.messages], _config(request))
-        yield from self._guesses(answer, request)
+        for settings in self._attempts(sample):
+            if (bound := self._bound(request, settings)) is None:
+                return
+            try:
+                answer = bound.invoke([*request.messages], _CONFIG)
+            except Exception as error:  # noqa: BLE001 - told once; the agent never hears of it
+                if not self._again(settings, error):
+                    return
+            else:
+                yield from self._guesses(answer, request)
+                return
 
     async def aguess(self, request: TurnRequest, sample: int) -> AsyncIterator[Guess]:
         """Ask the draft model, awaiting."""
-        bound = self._bound(request, sample)
-        if bound is None:
-            return
-        try:
-            answer = await bound.ainvoke([*request.messages], _config(request))
-        except Exception as error:  # noqa: BLE001 - see `_plainer`
-            plainer = self._plainer(request, error)
-            if plainer is None:
-                raise
-            answer = await plainer.ainvoke([*request.messages], _config(request))
-        for guess in self._guesses(answer, request):
-            yield guess
+        for settings in self._attempts(sample):
+            if (bound := self._bound(request, settings)) is None:
+                return
+            try:
+                answer = await bound.ainvoke([*request.messages], _CONFIG)
+            except Exception as error:  # noqa: BLE001 - told once; the agent never hears of it
+                if not self._again(settings, error):
+                    return
+            else:
+                for guess in self._guesses(answer, request):
+                    yield guess
+                return
 
-    def _bound(self, request: TurnRequest, sample: int) -> Runnable[Any, Any] | None:
+    def _attempts(self, sample: int) -> Iterator[dict[str, Any]]:
+        """Yield the settings to try: with the sample's temperature, then without."""
+        if self._temperatures:
+            yield {"temperature": self._temperatures[sample % len(self._temperatures)]}
+        yield {}
+
+    def _again(self, settings: dict[str, Any], error: Exception) -> bool:
+        """Say whether `error` blames the temperature, so that a call without it may work."""
+        if settings and "temperature" in str(error).lower():
+            self._temperatures = None
+            self._warn("temperature", f"the draft model rejects `temperature`: {error}")
+            return True
+        self._warn("call", f"the draft model failed ({error!r}); its guesses are missed")
+        return False
+
+    def _bound(self, request: TurnRequest, settings: dict[str, Any]) -> Runnable[Any, Any] | None:
         if self._broken:
             return None
-        settings: dict[str, Any] = {}
-        if self._temperatures is not None:
-            settings["temperature"] = self._temperatures[sample % len(self._temperatures)]
-        return self._bind(request, settings)
-
-    def _bind(self, request: TurnRequest, settings: dict[str, Any]) -> Runnable[Any, Any] | None:
         tools = request.declared if self._tools == "declared" else request.tools
         try:
             return self._loaded().bind_tools([*tools], **settings)
-        except Exception as error:  # noqa: BLE001 - no provider, no key, no tool binding: no guesses
+        except Exception as error:  # noqa: BLE001 - no provider, no key, no tool binding
             self._broken = True
-            warnings.warn(
-                f"the draft model {self._model!r} cannot guess: {error!r}; "
-                "the agent works without its guesses",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            self._warn("bind", f"the draft model {self._model!r} cannot guess: {error!r}")
             return None
 
-    def _plainer(self, request: TurnRequest, error: Exception) -> Runnable[Any, Any] | None:
-        """Return the model without our temperature, if the provider seems to reject that."""
-        if self._temperatures is None or "temperature" not in str(error).lower():
-            return None
-        self._temperatures = None
-        warnings.warn(
-            f"the draft model rejects `temperature` ({error}); its samples run without it",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return self._bind(request, {})
+    def _warn(self, what: str, text: str) -> None:
+        with self._lock:
+            said, self._said = what in self._said, {*self._said, what}
+        if not said:
+            warnings.warn(f"{text}; the agent goes on without", RuntimeWarning, stacklevel=2)
 
     def _loaded(self) -> BaseChatModel:
         if isinstance(self._model, str):
-            from langchain.chat_models import init_chat_model
+            from langchain.chat_models import init_chat_model  # noqa: PLC0415 - a heavy import
 
-            self._model = cast("BaseChatModel", init_chat_model(self._model, max_retries=0))
+            self._model = init_chat_model(self._model, max_retries=0)
         return self._model
 
     def _guesses(self, answer: Any, request: TurnRequest) -> Iterator[Guess]:  # noqa: ANN401
@@ -149,10 +150,8 @@ def _usage(answer: AIMessage) -> Usage:
     return None if usage is None else (usage["input_tokens"], usage["output_tokens"])
 
 
-def _config(request: TurnRequest) -> RunnableConfig:
-    return RunnableConfig(
-        callbacks=[],
-        tags=["nostream"],
-        metadata={"lc_source": "speculation", **request.internal},
-        run_name="speculation",
-    )
+# No callbacks, so that its tokens reach nobody's stream; trackers that register by context
+# variable still count them, once, under the draft's own name.
+_CONFIG = RunnableConfig(
+    callbacks=[], tags=["nostream"], metadata={"lc_source": "speculation"}, run_name="speculation"
+)

@@ -1,7 +1,7 @@
 """Adds events up: what speculation saved, what it wasted, and why it did nothing."""
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -73,10 +73,14 @@ class Report:
     def __str__(self) -> str:
         """Say it in a few lines."""
         lines = [
-            f"{self.turns} turns, {self.guesses} early runs: {self.hits} hits, "
-            f"{self.misses} misses, {self.wasted} wasted ({self.wasted_s:.2f} s)",
-            f"hidden {self.hidden_s:.2f} s; {self.observed_s:.2f} s instead of "
-            f"{self.serial_s:.2f} s in planned turns",
+            (
+                f"{self.turns} turns, {self.guesses} early runs: {self.hits} hits, "
+                f"{self.misses} misses, {self.wasted} wasted ({self.wasted_s:.2f} s)"
+            ),
+            (
+                f"hidden {self.hidden_s:.2f} s; {self.observed_s:.2f} s instead of "
+                f"{self.serial_s:.2f} s in planned turns"
+            ),
         ]
         if self.idle:
             reasons = ", ".join(f"{name} {count}" for name, count in sorted(self.idle.items()))
@@ -92,7 +96,7 @@ class Report:
 @dataclass(slots=True)
 class _Sums:
     counts: Counter[str] = field(default_factory=Counter[str])
-    seconds: Counter[str] = field(default_factory=Counter[str])
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict[str, float](float))
 
 
 class Tally:
@@ -169,11 +173,11 @@ class Tally:
                 hits=counts["hits"],
                 misses=counts["misses"],
                 wasted=counts["wasted"],
-                hidden_s=float(seconds["hidden_s"]),
-                wasted_s=float(seconds["wasted_s"]),
-                waited_s=float(seconds["waited_s"]),
-                observed_s=float(seconds["observed_s"]),
-                serial_s=float(seconds["serial_s"]),
+                hidden_s=seconds["hidden_s"],
+                wasted_s=seconds["wasted_s"],
+                waited_s=seconds["waited_s"],
+                observed_s=seconds["observed_s"],
+                serial_s=seconds["serial_s"],
                 errors=counts["errors"],
                 usage=dict(self._usage),
                 verdicts=dict(self._by["guess"]),
@@ -190,6 +194,6 @@ def _tool(sums: _Sums) -> ToolReport:
         hits=sums.counts["hits"],
         misses=sums.counts["misses"],
         wasted=sums.counts["wasted"],
-        hidden_s=float(sums.seconds["hidden_s"]),
-        wasted_s=float(sums.seconds["wasted_s"]),
+        hidden_s=sums.seconds["hidden_s"],
+        wasted_s=sums.seconds["wasted_s"],
     )
