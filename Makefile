@@ -41,8 +41,7 @@ conformance: .venv/ready ## run the ecosystem's own tests on our classes, where 
 	@if [ ! -f $(CONFORMANCE) ]; then \
 		echo "make conformance: skipped, there is no $(CONFORMANCE)"; \
 	else \
-		TOOLNODE_IMPL=langchain_spectool:SpeculativeToolNode sh $(CONFORMANCE) && \
-		AGENT_MIDDLEWARE=langchain_spectool:SpeculationMiddleware sh $(CONFORMANCE); \
+		$(BIN)/python conformance/run.py $(abspath $(CONFORMANCE)); \
 	fi
 
 lock: ## resolve requirements.lock anew from pyproject.toml (needs uv)

@@ -1,6 +1,6 @@
 """The two ways to build an agent.
 
-In each, the lines that mention `speculative` are all that speculation takes.
+In each, the lines that mention `speculation` are all that speculation takes.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,35 +14,28 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from langchain_spectool import DraftModel, EarlyDispatch, Speculation, SpeculationMiddleware
+from langchain_spectool import Speculation
 
-Built = tuple[CompiledStateGraph[Any], Speculation | None]
-"""The agent, and what speculates for it, whose `report()` says how that went."""
-Form = Callable[..., Built]
+Form = Callable[..., CompiledStateGraph[Any]]
 
 
 def agent_form(
     model: BaseChatModel,
     tools: Sequence[BaseTool],
     prompt: str,
-    *,
-    speculative: bool,
-    draft: BaseChatModel | None,
-) -> Built:
-    """Build an agent with `create_agent`; without a draft, calls start from the main stream."""
-    ours = SpeculationMiddleware(draft=draft) if speculative else None
-    agent = create_agent(model, tools, system_prompt=prompt, middleware=[ours] if ours else [])
-    return agent, ours.speculation if ours else None
+    speculation: Speculation | None,
+) -> CompiledStateGraph[Any]:
+    """Build an agent with `create_agent`; None builds the stock one."""
+    middleware = [speculation.middleware()] if speculation else []
+    return create_agent(model, tools, system_prompt=prompt, middleware=middleware)
 
 
 def graph_form(
     model: BaseChatModel,
     tools: Sequence[BaseTool],
     prompt: str,
-    *,
-    speculative: bool,
-    draft: BaseChatModel | None,
-) -> Built:
+    speculation: Speculation | None,
+) -> CompiledStateGraph[Any]:
     """Build the same agent by hand, from two nodes and three edges."""
     bound = model.bind_tools(tools)
 
@@ -50,16 +43,13 @@ def graph_form(
         return {"messages": [bound.invoke([SystemMessage(prompt), *state["messages"]])]}
 
     builder = StateGraph(MessagesState)
-    if speculative:
-        speculators = [DraftModel(draft) if draft else EarlyDispatch()]
-        spec = Speculation(tools, speculators=speculators)
-        builder.add_node("agent", spec.model_node(call_model))
-        builder.add_node("tools", spec.tool_node())
+    if speculation:
+        builder.add_node("agent", speculation.model_node(call_model))
+        builder.add_node("tools", speculation.tool_node())
     else:
-        spec = None
         builder.add_node("agent", call_model)
         builder.add_node("tools", ToolNode(tools))
     builder.add_edge(START, "agent")
     builder.add_conditional_edges("agent", tools_condition)
     builder.add_edge("tools", "agent")
-    return builder.compile(), spec
+    return builder.compile()

@@ -19,7 +19,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from scripted import DRAFT_TOKENS_PER_S, TOKENS_PER_S, paced
 from search_script import draft_turn, main_turn
 
-from langchain_spectool import speculatable
+from langchain_spectool import Observer, Speculation, speculatable
 
 SERVICE_DELAY_S = 0.5
 """What the service's answer takes."""
@@ -42,17 +42,19 @@ EXPECTED = (
 """The documents a right answer names."""
 
 
-def build_agent(
-    speculative: bool,  # noqa: FBT001  (which of the two arms: the one thing to choose)
+def build_agent(  # noqa: PLR0913 - all but the first have defaults
+    speculative: bool,  # noqa: FBT001 - which of the two arms: the one thing to choose
     *,
     model: BaseChatModel | None = None,
     draft: BaseChatModel | None = None,
     plain_graph: bool = False,
     speed: float = 1.0,
+    observers: Sequence[Observer] = (),
 ) -> Example:
     """Start the service and build the agent that asks it.
 
-    Without a model both models are scripted; `speed` divides every stated delay.
+    Without a model both models are scripted; `speed` divides every stated delay. The `observers`
+    hear what speculation decides.
     """
     if model is None:
         model = paced(main_turn, TOKENS_PER_S * speed)
@@ -61,10 +63,11 @@ def build_agent(
     address = running.enter_context(serving(stdlib_index(), SERVICE_DELAY_S / speed))
     form = graph_form if plain_graph else agent_form
     tools = doc_tools(address)
-    graph, speculation = form(model, tools, PROMPT, speculative=speculative, draft=draft)
+    # Without a draft, calls start from the main model's own stream.
+    speculation = Speculation(tools, draft=draft, observers=observers) if speculative else None
     return Example(
         name="search_agent",
-        graph=graph,
+        graph=form(model, tools, PROMPT, speculation),
         inputs={"messages": [("user", QUESTION)]},
         speculation=speculation,
         goal="the answer names the right documents",

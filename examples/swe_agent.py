@@ -25,7 +25,7 @@ from langchain_core.tools import BaseTool, ToolException, tool
 from scripted import DRAFT_TOKENS_PER_S, TOKENS_PER_S, paced
 from swe_script import draft_turn, main_turn
 
-from langchain_spectool import speculatable
+from langchain_spectool import Observer, Speculation, speculatable
 
 TOOL_DELAY_S = 0.6
 """Round trip to the sandbox the tools would run in."""
@@ -38,17 +38,19 @@ PROMPT = (
 TASK = "`python -m unittest` fails in this project. Find the bug, fix it, and show that it's gone."
 
 
-def build_agent(
-    speculative: bool,  # noqa: FBT001  (which of the two arms: the one thing to choose)
+def build_agent(  # noqa: PLR0913 - all but the first have defaults
+    speculative: bool,  # noqa: FBT001 - which of the two arms: the one thing to choose
     *,
     model: BaseChatModel | None = None,
     draft: BaseChatModel | None = None,
     plain_graph: bool = False,
     speed: float = 1.0,
+    observers: Sequence[Observer] = (),
 ) -> Example:
     """Copy the project and build the agent that repairs the copy.
 
-    Without a model both models are scripted; `speed` divides every stated delay.
+    Without a model both models are scripted; `speed` divides every stated delay. The `observers`
+    hear what speculation decides.
     """
     if model is None:
         model = paced(main_turn, TOKENS_PER_S * speed)
@@ -58,10 +60,11 @@ def build_agent(
     shutil.copytree(TEMPLATE, project, ignore=shutil.ignore_patterns("__pycache__"))
     form = graph_form if plain_graph else agent_form
     tools = project_tools(project, TOOL_DELAY_S / speed)
-    graph, speculation = form(model, tools, PROMPT, speculative=speculative, draft=draft)
+    # Without a draft, calls start from the main model's own stream.
+    speculation = Speculation(tools, draft=draft, observers=observers) if speculative else None
     return Example(
         name="swe_agent",
-        graph=graph,
+        graph=form(model, tools, PROMPT, speculation),
         inputs={"messages": [("user", TASK)]},
         speculation=speculation,
         goal="all tests of the project pass",

@@ -1,18 +1,23 @@
 """One early execution, from take-off to the claim."""
 
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from langchain_spectool._core.contracts import Contract
 
-FlightState = Literal["running", "landed", "failed", "tainted", "cancelled"]
+Landing = Literal["landed", "failed", "tainted", "cancelled"]
+"""How an early run came back."""
+FlightState = Literal["running", Landing]
+KEPT_PER_SCOPE = 64
+"""Most flights a scope keeps beyond their turn; the oldest go first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What an early run brought back."""
 
-    state: FlightState
+    state: Landing
     value: Any = None
     """The raw return value of the tool's body; None unless `state` is `landed`."""
     body_key: str | None = None
@@ -30,27 +35,94 @@ class Flight:
     source: str
     contract: Contract
     key: str
-    ordinal: int
+    """The predicted call key: calls that have it are planned onto this flight."""
+    scope: Hashable
+    """Where it may be claimed: calls of other scopes never see it."""
     epoch: int
+    """The state of the world it saw, or may have seen."""
     started_s: float
     deadline_s: float
     confidence: float = 1.0
+    shadow: bool = False
+    """Only scored: nothing runs."""
+    lead: bool = False
+    """A committed call's own run, whose result later equal calls may share."""
     state: FlightState = "running"
+    """`cancelled` is also what it becomes once nobody may claim it any more."""
     landed_s: float | None = None
     outcome: Outcome | None = None
     body_key: str | None = None
-    claimed: bool = False
+    """Exact key of the values the body received; None until that is known."""
     waiters: int = 0
-    shadow: bool = False
-    """Only scored: nothing runs."""
+    """Committed calls that wait for it to land."""
+    answers: int = 0
+    """Committed calls it has answered."""
 
     @property
-    def live(self) -> bool:
-        """Whether it may still answer a call."""
-        return self.state in ("running", "landed") and not (
-            self.claimed and not self.contract.deterministic
+    def taken(self) -> bool:
+        """Whether a committed call waits for it or has its value."""
+        return self.waiters > 0 or self.answers > 0
+
+    @property
+    def available(self) -> bool:
+        """Whether it may answer one more call: the first one, or any if deterministic."""
+        return self.state in ("running", "landed") and (
+            self.contract.deterministic or not self.taken
         )
+
+    @property
+    def outlives_turn(self) -> bool:
+        """Whether it stays for later turns when its own is over."""
+        return self.contract.reuse == "run" and self.available and not (self.taken or self.shadow)
+
+    def overdue(self, now_s: float) -> Literal["stale", "expired"] | None:
+        """Say whether its value is too old, counted from its start, or too long in coming."""
+        fresh_for_s = self.contract.fresh_for_s
+        if fresh_for_s is not None and now_s - self.started_s > fresh_for_s:
+            return "stale"
+        return "expired" if self.state == "running" and now_s >= self.deadline_s else None
+
+    def may_equal(self, body_key: str | None) -> bool:
+        """Say whether its body received the values of `body_key`, as far as is known yet."""
+        unknown = self.state == "running" and self.body_key is None
+        return body_key is not None and (unknown or self.body_key == body_key)
 
     def spent_s(self, now_s: float) -> float:
         """Return the seconds the body took, or has taken up to `now_s`."""
         return max(0.0, (self.landed_s if self.landed_s is not None else now_s) - self.started_s)
+
+
+class Kept:
+    """Flights kept beyond their turn, by scope; all of them can still be claimed."""
+
+    def __init__(self) -> None:
+        self._by_scope: dict[Hashable, list[Flight]] = {}
+
+    def __iter__(self) -> Iterator[Flight]:
+        return (flight for flights in self._by_scope.values() for flight in flights)
+
+    def __bool__(self) -> bool:
+        return bool(self._by_scope)
+
+    def __contains__(self, flight: Flight) -> bool:
+        return flight in self.of(flight.scope)
+
+    def of(self, scope: Hashable) -> Sequence[Flight]:
+        """Return the flights of `scope`, the oldest first."""
+        return self._by_scope.get(scope, ())
+
+    def add(self, flight: Flight) -> Sequence[Flight]:
+        """Keep `flight`; return those there is no room for any more."""
+        flights = self._by_scope.setdefault(flight.scope, [])
+        if flight not in flights:
+            flights.append(flight)
+        return flights[:-KEPT_PER_SCOPE]
+
+    def remove(self, gone: Collection[Flight]) -> None:
+        """Keep none of `gone`."""
+        left = {s: [f for f in flights if f not in gone] for s, flights in self._by_scope.items()}
+        self._by_scope = {scope: flights for scope, flights in left.items() if flights}
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        self._by_scope.clear()

@@ -1,6 +1,6 @@
 """Call keys: what a tool's body will receive, as one text per distinct set of values."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from inspect import getattr_static, signature
@@ -12,7 +12,14 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 
 from langchain_spectool._core.contracts import declared
-from langchain_spectool._core.encoding import attempt, encode, unique_name, write
+from langchain_spectool._core.encoding import (
+    MOST_ITEMS,
+    attempt,
+    encode,
+    kind_of,
+    unique_name,
+    write,
+)
 
 Values: TypeAlias = dict[str, object]
 """Keyword arguments by name; arguments handed over by position are `*0`, `*1`, ..."""
@@ -57,12 +64,14 @@ def prepared(tool: ToolLike) -> "PreparedTool":
     """
     state: dict[str, object] = getattr(tool, "__dict__", {})
     found = state.get(_KEY)
-    if type(found) is not PreparedTool:
+    if type(found) is PreparedTool and found.fits(tool, state):
+        return found
+    made = PreparedTool(tool)
+    if _KEY not in state:
         # Threads that come first together agree on one: some identities hold a serial number.
-        return cast("PreparedTool", state.setdefault(_KEY, PreparedTool(tool)))
-    if not found.fits(tool, state):
-        state[_KEY] = found = PreparedTool(tool)
-    return found
+        return cast("PreparedTool", state.setdefault(_KEY, made))
+    state[_KEY] = made
+    return made
 
 
 _KEY: Final = "_spectool_prepared"
@@ -142,18 +151,19 @@ class PreparedTool:
         values.update((f"*{place}", value) for place, value in enumerate(args))
         return self._own(values)
 
-    def _values(self, args: object) -> Values:
-        if type(args) is not dict:
-            if args is not None and (type(args) is not str or args):
-                msg = f"arguments must be a dict, got {type(args)}"
+    def _values(self, args: Any) -> Values:  # noqa: ANN401 - its type is the question
+        kind = kind_of(args)
+        if kind is not dict:
+            if args is not None and (kind is not str or args):
+                msg = f"arguments must be a dict, got {kind}"
                 raise TypeError(msg)
             args = {}
-        given = cast("Values", args)
+        given: Values = args
         if _ATOMS.issuperset(map(type, given.values())) and self.injected.isdisjoint(given):
             return self._read(given.copy())
-        copies: dict[int, object] = {}
+        steps = iter(range(MOST_ITEMS))
         injected = self.injected
-        return self._read({n: _copied(v, copies) for n, v in given.items() if n not in injected})
+        return self._read({n: _copied(v, steps) for n, v in given.items() if n not in injected})
 
     def _reader(self, tool: ToolLike) -> Callable[[Values], Values]:
         """Choose the shortest way to the values that ends where `tool` itself would end."""
@@ -188,25 +198,21 @@ class PreparedTool:
 _ATOMS: Final = frozenset({str, int, float, bool, type(None)})
 
 
-def _copied(value: object, copies: dict[int, object]) -> object:
-    """Copy dicts, lists and tuples all the way down; `copies` holds those already met."""
-    kind = type(value)
-    if kind is not dict and kind is not list and kind is not tuple:
-        return value
-    if id(value) in copies:
-        return copies[id(value)]
+def _copied(value: Any, steps: Iterator[int]) -> object:  # noqa: ANN401 - its type is the question
+    """Copy dicts, lists and tuples all the way down, in as many steps as there are numbers left.
+
+    Raises:
+        StopIteration: The steps are used up: validators might not come to an end either.
+    """
+    next(steps)
+    kind = kind_of(value)
     if kind is dict:
-        mapping: dict[object, object] = {}
-        copies[id(value)] = mapping
-        for key, item in cast("dict[object, object]", value).items():
-            mapping[key] = _copied(item, copies)
-        return mapping
-    items: list[object] = []
-    copies[id(value)] = items
-    items.extend(_copied(item, copies) for item in cast("Sequence[object]", value))
+        return {key: _copied(item, steps) for key, item in value.items()}
+    if kind is list:
+        return [_copied(item, steps) for item in value]
     if kind is tuple:
-        copies[id(value)] = tuple(items)
-    return copies[id(value)]
+        return tuple([_copied(item, steps) for item in value])
+    return value
 
 
 def _parse_reader(

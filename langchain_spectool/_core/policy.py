@@ -54,9 +54,11 @@ def mode_of(value: object) -> Mode:
     Raises:
         ValueError: It is none of `on`, `shadow`, `off`.
     """
-    if value == "on" or value == "shadow" or value == "off":  # noqa: PLR1714 - narrows the type
-        return value
-    msg = f"the speculation mode must be one of {', '.join(get_args(Mode))}; got {value!r}"
+    modes: tuple[Mode, ...] = get_args(Mode)
+    for mode in modes:
+        if value == mode:
+            return mode
+    msg = f"the speculation mode must be one of {', '.join(modes)}; got {value!r}"
     raise ValueError(msg)
 
 

@@ -3,26 +3,30 @@
 A driver tells it what happened (a guess arrived, a flight landed, a call committed, a write
 began) and does what it answers (start, stop, serve, wait, run for real). It has no clock, no
 tasks and no lock of its own.
+
+A flight is held by the turn that guessed or planned it, or is kept for later turns of its scope.
+It ends once: it answers calls, or it is discarded for a reason. Whatever can be claimed saw the
+world as it is in the current epoch, but for what a turn planned ahead of its own write.
 """
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+import math
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from langchain_spectool._core.contracts import Contract
-from langchain_spectool._core.flight import Flight, Outcome
+from langchain_spectool._core.flight import Flight, Kept, Outcome
 from langchain_spectool._core.guess import Candidate
 from langchain_spectool._core.policy import Policy
-from langchain_spectool._core.turn import Booking, CommittedCall, Discard, Turn, outlives_turn
+from langchain_spectool._core.turn import Booking, CommittedCall, Discard, Turn
 from langchain_spectool._core.verdicts import ClaimVerdict, DiscardReason, GuessVerdict
 
-KEPT_PER_SCOPE = 64
-"""Most flights a scope keeps beyond their turn; the oldest go first."""
+_Refusal = Literal["mismatch", "failed", "tainted", "cancelled", "expired", "stale", "other_epoch"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFlight:
-    """How many early runs are in the air outside this run's own books."""
+    """How many early runs are in the air, those of other runs and abandoned ones included."""
 
     process: int = 0
     tool: int = 0
@@ -39,7 +43,9 @@ class Claim:
     action: Literal["serve", "wait", "run", "lead"]
     verdict: ClaimVerdict
     flight: Flight | None = None
-    discard: Discard | None = None
+    discards: Sequence[Discard] = ()
+    booking: Booking | None = None
+    """The position that waits."""
 
 
 class RunMachine:
@@ -50,22 +56,13 @@ class RunMachine:
         self.epoch = 0
         self.writing = 0
         self.turns: list[Turn] = []
-        self.kept: dict[Hashable, list[Flight]] = {}
+        self.kept = Kept()
 
     # --- the turn
 
     def open(self, turn: Turn) -> list[Discard]:
-        """Begin `turn`; earlier turns of its scope are over.
-
-        Branches of one superstep share a scope, so only turns of an earlier step end here.
-        """
-        over = [
-            other
-            for other in self.turns
-            if other.scope == turn.scope
-            and other.phase != "open"
-            and (turn.step is None or other.step is None or other.step < turn.step)
-        ]
+        """Begin `turn`; earlier turns of its scope are over."""
+        over = [other for other in self.turns if other.precedes(turn)]
         discards = [discard for other in over for discard in self.close(other, "unclaimed")]
         self.turns.append(turn)
         return discards
@@ -74,29 +71,26 @@ class RunMachine:
         self, turn: Turn, candidate: Candidate, *, policy: Policy, in_flight: InFlight, now_s: float
     ) -> tuple[GuessVerdict, Flight | None]:
         """Judge a guess: safety first, then odds, then room."""
-        if turn.phase != "open":
-            return "late", None
-        if candidate.refusal is not None and candidate.refusal != "shadow":
-            return candidate.refusal, None
-        if candidate.confidence < policy.min_confidence:
-            return "unsure", None
-        if candidate.key is None:
-            return "unkeyable", None
-        if self._known(turn, candidate):
-            return "duplicate", None
-        if turn.guesses >= policy.guesses_per_turn:
-            return "turn_limit", None
-        shadow = candidate.refusal == "shadow"
-        if not shadow and (refusal := self._crowded(candidate, policy, in_flight)):
-            return refusal, None
-        turn.guesses += 1
-        timeout_s = candidate.contract.timeout_s or policy.timeout_s
+        shadow = turn.shadow or candidate.refusal == "shadow"
+        rules: tuple[tuple[GuessVerdict, bool], ...] = (
+            ("late", turn.phase != "open"),
+            (candidate.refusal or "run", candidate.refusal not in (None, "shadow")),
+            ("unsure", candidate.confidence < policy.min_confidence),
+            ("duplicate", self._expected(turn, candidate, now_s)),
+            ("turn_limit", turn.guesses >= policy.guesses_per_turn),
+            ("writing", self.writing > 0),
+            ("no_room", not shadow and self._crowded(candidate, policy, in_flight)),
+        )
+        refusal: GuessVerdict | None = next((name for name, holds in rules if holds), None)
+        if refusal is not None or candidate.key is None:
+            return refusal or "unkeyable", None
+        timeout_s = math.inf if shadow else candidate.contract.timeout_s or policy.timeout_s
         flight = Flight(
             tool=candidate.tool,
             source=candidate.source,
             contract=candidate.contract,
             key=candidate.key,
-            ordinal=candidate.ordinal,
+            scope=turn.scope,
             confidence=candidate.confidence,
             epoch=self.epoch,
             started_s=now_s,
@@ -104,126 +98,140 @@ class RunMachine:
             shadow=shadow,
         )
         turn.flights.append(flight)
+        turn.guesses += 1
         return ("shadow" if shadow else "run"), flight
+
+    def grounded(self, turn: Turn, flight: Flight) -> None:
+        """Forget an admitted flight that the driver could not start."""
+        turn.flights.remove(flight)
+        turn.guesses -= 1
+        flight.state = "cancelled"
 
     def commit(
         self, turn: Turn, calls: Sequence[CommittedCall], *, truncated: bool, now_s: float
     ) -> list[Discard]:
         """Make the plan for the model's answer; a truncated answer has none."""
+        if turn not in self.turns:
+            return []
         if truncated:
-            discards = [Discard(flight, "truncated") for flight in turn.flights]
-            turn.flights = []
-            turn.plan(calls, (), now_s)
-        else:
-            keep = [flight for flight in turn.flights if outlives_turn(flight)]
-            discards = turn.plan(calls, self.kept.get(turn.scope, ()), now_s)
-            self._keep(turn.scope, keep)
-        if not calls:
-            discards += self.close(turn, "unclaimed")
-        return self._dropped(discards)
+            return self.close(turn, "truncated")
+        rivals = (*turn.flights, *self.kept.of(turn.scope))
+        available = [f for f in rivals if f.available and f.overdue(now_s) is None]
+        left = turn.plan(calls, available, now_s)
+        # One that answers a single call belongs to the turn that planned it, and to no other.
+        self.kept.remove([flight for flight in turn.flights if not flight.contract.deterministic])
+        discards = self._let_go(left, "unclaimed")
+        return discards if calls else discards + self.close(turn, "unclaimed")
 
     def close(self, turn: Turn, reason: DiscardReason) -> list[Discard]:
-        """End `turn` and drop what nobody claimed; flights kept for the run stay."""
+        """End `turn`: drop what nobody claimed, or keep it for the run where it may be."""
         turn.phase = "closed"
-        if turn in self.turns:
-            self.turns.remove(turn)
-        kept = self.kept.get(turn.scope, ())
-        return self._dropped(
-            [Discard(flight, reason) for flight in turn.flights if flight not in kept]
-        )
+        self.turns = [other for other in self.turns if other is not turn]
+        left, turn.flights = turn.flights, []
+        return self._let_go(left, reason)
 
     def end(self) -> list[Discard]:
         """End the run: nothing is served any more."""
-        discards = [d for turn in [*self.turns] for d in self.close(turn, "run_ended")]
-        discards += [Discard(flight, "run_ended") for flight in self._kept()]
-        self.kept.clear()
-        return self._dropped(discards)
+        discards = [gone for turn in self.turns for gone in self.close(turn, "run_ended")]
+        return discards + self._drop([*self.kept], "run_ended")
 
     @property
     def idle(self) -> bool:
         """Whether there is nothing left to remember."""
-        return not self.turns and not self.writing and not any(self.kept.values())
+        return not (self.turns or self.writing or self.kept)
 
     # --- flights
 
     def landed(self, flight: Flight, outcome: Outcome, now_s: float) -> Discard | None:
         """Note what an early run brought back; nobody hears of a failure."""
-        flight.outcome, flight.landed_s = outcome, now_s
         if flight.state != "running":
             return None
-        flight.state = outcome.state
-        flight.body_key = outcome.body_key
-        if outcome.state == "failed":
-            return Discard(flight, "failed")
-        return Discard(flight, "tainted") if outcome.state == "tainted" else None
+        flight.outcome, flight.landed_s = outcome, now_s
+        flight.state, flight.body_key = outcome.state, outcome.body_key
+        if outcome.state == "landed":
+            flight.answers += flight.lead  # its own call has the value
+            return None
+        self.kept.remove([flight])
+        return Discard(flight, outcome.state)
 
     def void(self, flight: Flight) -> list[Discard]:
         """Drop a flight whose guess was taken back."""
-        return self._dropped([] if flight.claimed else [Discard(flight, "voided")])
+        return [] if flight.taken else self._drop([flight], "voided")
 
     def expire(self, flight: Flight) -> list[Discard]:
         """Drop a flight at its deadline, unless a call already waits for it."""
-        late = flight.state == "running" and not flight.claimed
-        return self._dropped([Discard(flight, "expired")] if late else [])
+        late = flight.state == "running" and not flight.taken
+        return self._drop([flight], "expired") if late else []
 
     # --- claims
 
     def booking(
         self, scope: Hashable, tool: str, call_id: str | None, args: object
     ) -> tuple[Turn, Booking] | None:
-        """Find the plan's position for a request that is about to run."""
-        found: tuple[int, Turn, Booking] | None = None
-        for turn in reversed(self.turns):
-            if turn.scope == scope and (match := turn.find(tool, call_id, args)):
-                fit, booking = match
-                if found is None or fit < found[0]:
-                    found = (fit, turn, booking)
-        return None if found is None else (found[1], found[2])
+        """Find the plan's position for a request that is about to run; later turns go first."""
+        matches = [
+            (*match, turn)
+            for turn in reversed(self.turns)
+            if turn.scope == scope and (match := turn.find(tool, call_id, args))
+        ]
+        if not matches:
+            return None
+        _, booking, turn = min(matches, key=lambda match: match[0])
+        booking.requested = True
+        return turn, booking
 
     def claim(self, turn: Turn, booking: Booking, body_key: str | None, now_s: float) -> Claim:
-        """Answer a committed call, on the exact values its body has just received."""
-        flight, contract = booking.flight, booking.call.contract
-        if (
-            flight is None
-            and contract is not None
-            and contract.deterministic
-            and booking.verdict != "fenced"
-            and body_key is not None
-        ):
-            flight = next(
-                (f for f in self.kept.get(turn.scope, ()) if f.body_key == body_key and f.live),
-                None,
-            )
-            if flight is None:
+        """Answer a committed call, on the exact values its body has just received.
+
+        A second claim of a position is a retry: somebody wants the body to run.
+        """
+        if booking.claimed or turn not in self.turns:
+            return Claim(action="run", verdict="no_guess")
+        booking.claimed = True
+        contract = _shared_under(turn, booking)
+        if contract is not None and body_key is not None:
+            equal = self._equal(turn.scope, body_key, now_s)
+            if equal is None:
                 return self._lead(turn, booking, contract, body_key, now_s)
+            booking.book(equal)
+            turn.flights.append(equal)
+        flight = booking.flight
         if flight is None:
             return Claim(action="run", verdict=booking.verdict)
-        if refusal := self._refusal(flight, body_key, now_s):
-            return self._refused(flight, refusal)
-        shared = flight.claimed
-        flight.claimed = True
-        if flight.contract.deterministic:
-            self._keep(turn.scope, [flight])
-        if flight.state == "running":
-            flight.waiters += 1
-            return Claim(action="wait", verdict="shared" if shared else "joined", flight=flight)
-        return Claim(action="serve", verdict="shared" if shared else "hit", flight=flight)
+        if refusal := self._refusal(booking, flight, body_key, now_s):
+            return self._refused(flight, refusal, refusal)
+        shared = flight.taken or flight.lead
+        if flight.state == "landed":
+            return self._served(flight, "shared" if shared else "hit")
+        flight.waiters += 1
+        verdict = "shared" if shared else "joined"
+        return Claim(action="wait", verdict=verdict, flight=flight, booking=booking)
 
     def settle(self, claim: Claim, body_key: str | None, now_s: float) -> Claim:
-        """Answer again after the wait: the flight has landed, or never will."""
-        flight = claim.flight
-        if flight is None:
+        """Answer again after the wait: the flight has landed, or never will.
+
+        If it still runs, it could not be waited for.
+        """
+        flight, booking = claim.flight, claim.booking
+        if flight is None or booking is None:
             return Claim(action="run", verdict=claim.verdict)
         flight.waiters -= 1
-        if refusal := self._refusal(flight, body_key, now_s, waited=True):
-            return self._refused(flight, refusal)
-        return Claim(action="serve", verdict=claim.verdict, flight=flight)
+        if refusal := self._refusal(booking, flight, body_key, now_s):
+            return self._refused(flight, refusal, refusal)
+        if flight.state == "running":
+            return self._refused(flight, "cannot_wait", "cancelled")
+        return self._served(flight, claim.verdict)
+
+    def changed(self, flight: Flight) -> Claim:
+        """Take back an answer: the contract's `freshness` says that its value is out of date."""
+        flight.answers -= 1
+        discards = self._drop([flight], "changed")
+        return Claim(action="run", verdict="changed", flight=flight, discards=discards)
 
     def forsake(self, flight: Flight) -> list[Discard]:
-        """A waiting call was cancelled; the flight goes on only while others wait for it."""
+        """A waiting call was cancelled; the flight goes on only while others want it."""
         flight.waiters -= 1
-        gone = flight.waiters <= 0 and flight.state == "running"
-        return self._dropped([Discard(flight, "cancelled")] if gone else [])
+        return [] if flight.taken or flight.lead else self._drop([flight], "cancelled")
 
     def ended(self, turn: Turn, booking: Booking, now_s: float) -> list[Discard]:
         """A committed call is over; so is its turn once all are."""
@@ -245,67 +253,47 @@ class RunMachine:
     def invalidate(self, tags: Collection[str] | None) -> list[Discard]:
         """Drop every flight that read one of `tags`; None drops all."""
         hit = [f for f in self._all() if tags is None or not f.contract.tags.isdisjoint(tags)]
-        for flight in hit:
-            flight.epoch = -1
-        return self._dropped([Discard(f, "invalidated") for f in hit if not f.claimed])
+        return self._drop(hit, "invalidated")
+
+    def _raise_epoch(self, writer: Turn | None) -> list[Discard]:
+        """Drop all flights but those that the writer's turn planned ahead of the write."""
+        self.epoch += 1
+        planned = frozenset[Flight]() if writer is None else writer.follow(self.epoch)
+        flights = self._all()
+        self.kept.clear()  # no other turn may have what stays
+        return self._drop([flight for flight in flights if flight not in planned], "other_epoch")
 
     # --- the rules in detail
 
-    def _known(self, turn: Turn, candidate: Candidate) -> bool:
-        rivals = (*turn.flights, *self.kept.get(turn.scope, ()))
-        return any(
+    def _expected(self, turn: Turn, candidate: Candidate, now_s: float) -> bool:
+        """Say whether there are as many equal flights as the candidate's sample expects."""
+        equal = sum(
             flight.key == candidate.key
-            and (flight.ordinal == candidate.ordinal or candidate.contract.deterministic)
-            and flight.epoch == self.epoch
             and flight.state != "cancelled"
-            and (flight.live or flight in turn.flights)
-            for flight in rivals
+            and flight.overdue(now_s) is None
+            for flight in (*turn.flights, *self.kept.of(turn.scope))
         )
+        return equal > (0 if candidate.contract.deterministic else candidate.ordinal)
 
-    def _crowded(
-        self, candidate: Candidate, policy: Policy, in_flight: InFlight
-    ) -> GuessVerdict | None:
-        if self.writing:
-            return "writing"
+    def _crowded(self, candidate: Candidate, policy: Policy, in_flight: InFlight) -> bool:
         limit = candidate.contract.max_concurrency
-        running = sum(flight.state == "running" and not flight.shadow for flight in self._all())
-        if (
+        running = sum(f.state == "running" and not (f.shadow or f.lead) for f in self._all())
+        return (
             running >= policy.in_flight_per_run
             or in_flight.process >= policy.in_flight
             or (limit is not None and in_flight.tool >= limit)
-        ):
-            return "no_room"
-        return None
+        )
 
-    def _refusal(
-        self, flight: Flight, body_key: str | None, now_s: float, *, waited: bool = False
-    ) -> ClaimVerdict | None:
-        if flight.state in ("failed", "tainted", "cancelled"):
-            return flight.state
-        if flight.claimed and not waited and not flight.contract.deterministic:
-            return "no_guess"
-        if body_key is None or (flight.body_key is not None and flight.body_key != body_key):
-            return "mismatch"
-        if flight.epoch != self.epoch:
-            return "other_epoch"
-        fresh_for_s = flight.contract.fresh_for_s
-        if fresh_for_s is not None and now_s - flight.started_s > fresh_for_s:
-            return "stale"
-        if flight.state == "running" and now_s >= flight.deadline_s:
-            return "expired"
-        return None
-
-    def _refused(self, flight: Flight, verdict: ClaimVerdict) -> Claim:
-        reasons: dict[ClaimVerdict, DiscardReason] = {
-            "mismatch": "mismatch",
-            "other_epoch": "other_epoch",
-            "stale": "stale",
-            "expired": "expired",
-        }
-        discard = None
-        if verdict in reasons and flight.waiters <= 0 and flight.live:
-            discard = next(iter(self._dropped([Discard(flight, reasons[verdict])])), None)
-        return Claim(action="run", verdict=verdict, flight=flight, discard=discard)
+    def _equal(self, scope: Hashable, body_key: str, now_s: float) -> Flight | None:
+        """Find a deterministic result, or one on its way, for the same values."""
+        equal = (
+            flight
+            for flight in self.kept.of(scope)
+            if flight.body_key == body_key
+            and flight.contract.deterministic
+            and flight.overdue(now_s) is None
+        )
+        return next(equal, None)
 
     def _lead(
         self, turn: Turn, booking: Booking, contract: Contract, body_key: str, now_s: float
@@ -315,59 +303,72 @@ class RunMachine:
             source="committed",
             contract=contract,
             key=booking.call.key or body_key,
-            ordinal=0,
+            scope=turn.scope,
             epoch=self.epoch,
             started_s=now_s,
-            deadline_s=float("inf"),
+            deadline_s=math.inf,
             body_key=body_key,
-            claimed=True,
-            waiters=1,
+            lead=True,
         )
-        self._keep(turn.scope, [flight])
-        return Claim(action="lead", verdict=booking.verdict, flight=flight)
+        discards = self._keep(flight)
+        return Claim(action="lead", verdict=booking.verdict, flight=flight, discards=discards)
 
-    def _keep(self, scope: Hashable, flights: Sequence[Flight]) -> None:
-        kept = self.kept.setdefault(scope, [])
-        kept.extend(flight for flight in flights if flight not in kept)
-        del kept[:-KEPT_PER_SCOPE]
-        if not kept:
-            del self.kept[scope]
+    def _refusal(
+        self, booking: Booking, flight: Flight, body_key: str | None, now_s: float
+    ) -> _Refusal | None:
+        if booking.epoch != self.epoch:
+            return "other_epoch"
+        if flight.state not in ("running", "landed"):
+            return flight.state
+        return flight.overdue(now_s) if flight.may_equal(body_key) else "mismatch"
 
-    def _raise_epoch(self, writer: Turn | None) -> list[Discard]:
-        self.epoch += 1
-        planned = [] if writer is None else [b.flight for b in writer.bookings if b.flight]
-        for flight in planned:
-            flight.epoch = self.epoch if flight.epoch == self.epoch - 1 else flight.epoch
-        return self._dropped(
-            [
-                Discard(flight, "other_epoch")
-                for flight in self._all()
-                if flight.epoch != self.epoch and not (flight.claimed and flight.waiters)
-            ]
-        )
+    def _refused(self, flight: Flight, verdict: ClaimVerdict, reason: DiscardReason) -> Claim:
+        # A deterministic one may still answer others; it goes when its turn does.
+        discards = [] if flight.contract.deterministic else self._drop([flight], reason)
+        return Claim(action="run", verdict=verdict, flight=flight, discards=discards)
 
-    def _dropped(self, discards: Sequence[Discard]) -> list[Discard]:
-        """Mark the flights of `discards`; those that were dead already are no news."""
-        news: list[Discard] = []
-        for discard in discards:
-            flight = discard.flight
-            if flight.state in ("running", "landed") and not (
-                flight.claimed and flight.state == "landed"
-            ):
-                flight.state = "cancelled"
-                news.append(discard)
-            kept = [scope for scope, flights in self.kept.items() if flight in flights]
-            for scope in kept:
-                self.kept[scope].remove(flight)
-                if not self.kept[scope]:
-                    del self.kept[scope]
-        return news
+    def _served(self, flight: Flight, verdict: ClaimVerdict) -> Claim:
+        flight.answers += 1
+        again = flight.contract.deterministic and flight.epoch == self.epoch
+        discards = self._keep(flight) if again else []
+        return Claim(action="serve", verdict=verdict, flight=flight, discards=discards)
 
-    def _kept(self) -> Iterator[Flight]:
-        for flights in [*self.kept.values()]:
-            yield from [*flights]
+    # --- the books
+
+    def _let_go(self, flights: Iterable[Flight], reason: DiscardReason) -> list[Discard]:
+        """Keep those of a turn's flights that later turns may claim, drop the others."""
+        discards: list[Discard] = []
+        for flight in flights:
+            stays = reason == "unclaimed" and flight.outlives_turn and flight.epoch == self.epoch
+            if stays:
+                discards += self._keep(flight)
+            elif flight not in self.kept:
+                discards += self._drop([flight], reason)
+        return discards
+
+    def _keep(self, flight: Flight) -> list[Discard]:
+        return self._drop(self.kept.add(flight), "no_room")
+
+    def _drop(self, flights: Iterable[Flight], reason: DiscardReason) -> list[Discard]:
+        """Let nobody claim `flights` any more; those that answered no call are wasted."""
+        gone = [flight for flight in flights if flight.state in ("running", "landed")]
+        for flight in gone:
+            flight.state = "cancelled"
+        self.kept.remove(gone)
+        return [Discard(flight, reason) for flight in gone if not flight.answers]
 
     def _all(self) -> list[Flight]:
-        flights = [flight for turn in self.turns for flight in turn.flights]
-        flights += [flight for flight in self._kept() if flight not in flights]
-        return flights
+        held = (flight for turn in self.turns for flight in turn.flights)
+        return [*dict.fromkeys((*held, *self.kept))]
+
+
+def _shared_under(turn: Turn, booking: Booking) -> Contract | None:
+    """Return the contract by which an unplanned position may share an equal call's result.
+
+    A token of `freshness` is taken before early runs only, so these share nothing else.
+    """
+    contract = booking.call.contract
+    unplanned = booking.flight is None and booking.verdict != "fenced" and not turn.shadow
+    if contract is None or booking.call.key is None or not unplanned:
+        return None
+    return contract if contract.deterministic and contract.freshness is None else None

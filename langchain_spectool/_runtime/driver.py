@@ -4,13 +4,14 @@ This module alone starts tasks. Every job has an owner, a name and a deadline.
 """
 
 import asyncio
-import threading
+import inspect
 import time
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from langchain_spectool._runtime.landing import call_on, running_loop
 from langchain_spectool._runtime.pool import POOL, DaemonPool
 
 
@@ -26,12 +27,18 @@ class Job:
     """Form for the event loop; None for work that would block it."""
     done: Callable[[Any], None]
     """Told the result, or None if the job was cancelled; called once, from any thread."""
-    expired: Callable[[], None]
-    """Told that the deadline has passed while the job still runs."""
+    expired: Callable[[], None] | None = None
+    """Told by an event loop that the deadline has passed while the job still runs. None: the
+    job is cancelled then, if it can be."""
 
 
 class Ticket(Protocol):
     """A job on its way."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether its event loop was closed under it, so that it will never be done."""
+        ...
 
     def cancel(self) -> None:
         """Stop it if it can be stopped; else abandon it. Callable from any thread."""
@@ -55,29 +62,18 @@ class AsyncDriver:
     """Runs jobs as tasks of the running loop, and blocking ones in the pool's threads."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pool: DaemonPool = POOL) -> None:
-        """Drive on `loop`, which must be the running one."""
+        """Drive on `loop`."""
         self._loop = loop
         self._pool = pool
-        self._thread = threading.get_ident()
         self.clock: Callable[[], float] = loop.time
 
     def start(self, job: Job, context: Context) -> Ticket | None:
-        """Start `job`; see `Driver.start`. From another thread there is no room on this loop."""
-        if threading.get_ident() != self._thread:
+        """Start `job`; see `Driver.start`. There is room on this loop only while it runs here."""
+        if running_loop() is not self._loop:
             return None
-        if job.arun is None:
-            return _start_thread(self._pool, job, context, self._loop)
-        task = self._loop.create_task(job.arun(), name=job.name, context=context)
-        timer = self._loop.call_later(job.timeout_s, job.expired)
-        ticket = _TaskTicket(self._loop, task)
-
-        def finish(task: asyncio.Task[Any]) -> None:
-            timer.cancel()
-            failed = task.cancelled() or task.exception() is not None
-            job.done(None if failed else task.result())
-
-        task.add_done_callback(finish)
-        return ticket
+        if job.arun is not None:
+            return _TaskTicket(self._loop, job, job.arun(), context)
+        return _start_thread(self._pool, job, context, self._loop)
 
 
 class ThreadDriver:
@@ -89,38 +85,50 @@ class ThreadDriver:
         self.clock: Callable[[], float] = time.monotonic
 
     def start(self, job: Job, context: Context) -> Ticket | None:
-        """Start `job`; see `Driver.start`. Deadlines are looked at by whoever claims."""
+        """Start `job`; see `Driver.start`. Deadlines are looked after by the runs' janitor."""
         return _start_thread(self._pool, job, context, None)
 
 
 class _TaskTicket:
-    def __init__(self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        job: Job,
+        coroutine: Coroutine[Any, Any, Any],
+        context: Context,
+    ) -> None:
         self._loop = loop
-        self._thread = threading.get_ident()
-        self._task: asyncio.Task[Any] = task
+        self._coroutine = coroutine
+        # Not by way of a task factory: an eager one would run the body inside the model's call.
+        self._task = asyncio.Task(coroutine, loop=loop, name=job.name, context=context)
+        # A loop closed by hand takes it along, which is no news to anybody.
+        self._task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue] # noqa: SLF001
+        expired = self._task.cancel if job.expired is None else job.expired
+        timer = loop.call_later(job.timeout_s, expired, context=Context())
+
+        def finish(task: asyncio.Task[Any]) -> None:
+            timer.cancel()
+            failed = task.cancelled() or task.exception() is not None
+            job.done(None if failed else task.result())
+
+        self._task.add_done_callback(finish, context=context)
+
+    @property
+    def lost(self) -> bool:
+        return self._loop.is_closed() and not self._task.done()
 
     def cancel(self) -> None:
-        if self._task.done():
-            return
-        if threading.get_ident() == self._thread:
+        if self._loop.is_closed():
+            if inspect.getcoroutinestate(self._coroutine) == inspect.CORO_CREATED:
+                self._coroutine.close()
+        elif running_loop() is self._loop:
             self._task.cancel()
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._task.cancel)
+        else:
+            call_on(self._loop, self._task.cancel)
 
 
 class _ThreadTicket:
-    def __init__(self, job: Job, loop: asyncio.AbstractEventLoop | None) -> None:
-        self._job = job
-        self._loop = loop
-        self._timer = None if loop is None else loop.call_later(job.timeout_s, job.expired)
-
-    def finish(self, result: object) -> None:
-        self.forget_deadline()
-        self._job.done(result)
-
-    def forget_deadline(self) -> None:
-        if self._timer is not None and self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._timer.cancel)
+    lost = False
 
     def cancel(self) -> None:
         """Abandon it: a thread cannot be stopped."""
@@ -129,18 +137,25 @@ class _ThreadTicket:
 def _start_thread(
     pool: DaemonPool, job: Job, context: Context, loop: asyncio.AbstractEventLoop | None
 ) -> Ticket | None:
-    if job.run is None:
+    run = job.run
+    if run is None:
         return None
-    run, ticket = job.run, _ThreadTicket(job, loop)
+    timer = None
+    if loop is not None and job.expired is not None:
+        timer = loop.call_later(job.timeout_s, job.expired, context=Context())
 
     def work() -> None:
         result = None
         try:
             result = context.run(run)
-        finally:
-            ticket.finish(result)
+        except BaseException:  # noqa: BLE001 - the pool's thread has nobody to raise it to
+            result = None
+        if timer is not None and loop is not None:
+            call_on(loop, timer.cancel)
+        job.done(result)
 
     if not pool.submit(work):
-        ticket.forget_deadline()
+        if timer is not None:
+            timer.cancel()
         return None
-    return ticket
+    return _ThreadTicket()

@@ -1,5 +1,7 @@
 """Daemon threads for early runs: bounded, never queued, never waited for at exit."""
 
+import itertools
+import os
 import queue
 import threading
 from collections.abc import Callable
@@ -29,6 +31,11 @@ class DaemonPool:
             raise ValueError(msg)
         self._size = size
         self._name = name
+        self._numbers = itertools.count(1)
+        self._reset()
+
+    def _reset(self) -> None:
+        # A forked child has none of its parent's threads, and may have copied a taken lock.
         self._lock = threading.Lock()
         self._tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
         self._threads = 0
@@ -44,13 +51,19 @@ class DaemonPool:
         with self._lock:
             if self._busy >= self._size:
                 return False
+            if self._busy >= self._threads and not self._start_thread():
+                return False
             self._busy += 1
-            if new := self._busy > self._threads:
-                self._threads += 1
-                number = self._threads
-        self._tasks.put(task)
-        if new:
-            threading.Thread(target=self._work, name=f"{self._name}-{number}", daemon=True).start()  # pyright: ignore[reportPossiblyUnboundVariable]
+            self._tasks.put(task)
+        return True
+
+    def _start_thread(self) -> bool:
+        name = f"{self._name}-{next(self._numbers)}"
+        try:
+            threading.Thread(target=self._work, name=name, daemon=True).start()
+        except RuntimeError:  # the system gives no more, or the interpreter is ending
+            return False
+        self._threads += 1
         return True
 
     def _work(self) -> None:
@@ -65,6 +78,10 @@ class DaemonPool:
                 continue
             try:
                 task()
+            except BaseException:
+                with self._lock:
+                    self._threads -= 1
+                raise
             finally:
                 del task
                 with self._lock:
@@ -73,3 +90,6 @@ class DaemonPool:
 
 POOL = DaemonPool(64)
 """The process's pool for early runs and sync speculators."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=POOL._reset)  # pyright: ignore[reportPrivateUsage] # noqa: SLF001

@@ -5,11 +5,12 @@ have not ended, results kept for the run. It is keyed by the run's `RunControl` 
 every node, subgraph and nested call of one graph run shares.
 """
 
+import contextlib
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from langchain_spectool._core.flight import Flight, Outcome
@@ -17,6 +18,7 @@ from langchain_spectool._core.ports import Clock
 from langchain_spectool._core.run import RunMachine
 from langchain_spectool._core.turn import Discard, Turn
 from langchain_spectool._runtime.driver import Ticket
+from langchain_spectool._runtime.landing import Landing, running_loop
 
 SWEEP_S = 0.25
 """Seconds between two looks for runs that ended without a word."""
@@ -29,40 +31,52 @@ _OWN_REFERENCES = 2
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Aloft:
-    """The runtime's side of a flight."""
+    """The runtime's side of a flight, until a call has taken its value or it is discarded."""
 
     on_discard: Callable[[Discard], None]
-    landing: Future[Outcome] = field(default_factory=Future[Outcome])
+    landing: Landing[Outcome] = field(default_factory=Landing[Outcome])
     ticket: Ticket | None = None
 
 
 class Run:
-    """One graph run: its machine, the lock around it, and its flights' tickets."""
+    """One graph run: its machine, the lock around it, and its flights' tickets.
+
+    Nothing reachable from here may hold the control: who else does, tells whether it still runs.
+    """
 
     def __init__(self, control: object, clock: Clock) -> None:
         """Remember `control`, so that its id stays its own."""
-        self.control = control
+        self.control: object = control
         self.clock = clock
         self.machine = RunMachine()
         self.lock = threading.RLock()
         self.aloft: dict[Flight, Aloft] = {}
+        self.over = False
+        """Whether it has left the registry; then nothing new may begin in it."""
         self.last_s = time.monotonic()
 
     def act(self, discards: Sequence[Discard | None]) -> None:
-        """Do what the machine answered: stop flights, wake who waits, tell who watches."""
-        for discard in discards:
-            aloft = None if discard is None else self.aloft.get(discard.flight)
-            if discard is None or aloft is None:
-                continue
-            if not discard.flight.waiters:
-                del self.aloft[discard.flight]
-            if aloft.ticket is not None:
-                aloft.ticket.cancel()
-            if not aloft.landing.done():
-                aloft.landing.set_result(Outcome(state="cancelled"))
-            aloft.on_discard(discard)
-        if self.machine.idle:
-            _forget(self)
+        """Do what the machine answered: stop flights, wake who waits, tell who watches.
+
+        A flight is told of once, here, unless a call takes its value.
+        """
+        with self.lock:
+            news = [d for d in discards if d is not None and d.flight in self.aloft]
+            if self.machine.idle and not self.over:
+                self._leave()
+                known = {discard.flight for discard in news}
+                news += [self._left(flight) for flight in self.aloft if flight not in known]
+            told = [(self.aloft.pop(discard.flight), discard) for discard in news]
+            for aloft, _ in told:
+                if aloft.ticket is not None:
+                    aloft.ticket.cancel()
+                aloft.landing.land(Outcome(state="cancelled"))
+            for aloft, discard in told:
+                aloft.on_discard(discard)
+
+    def _left(self, flight: Flight) -> Discard:
+        flight.state = "cancelled"
+        return Discard(flight, "run_ended")
 
     def write_began(self, turn: Turn | None) -> None:
         """An undeclared call of `turn` starts."""
@@ -77,10 +91,22 @@ class Run:
     def end(self) -> None:
         """End the run for us: cancel what runs, serve nothing more."""
         with self.lock:
+            self.machine.writing = 0
             self.act(self.machine.end())
-            _forget(self)
 
-    def orphaned(self) -> bool:
+    def sweep(self) -> None:
+        """End the run if nobody is left to end it, and its flights that are past their deadline."""
+        with self.lock:
+            aloft = [(flight, each.ticket) for flight, each in self.aloft.items() if each.ticket]
+            if self._orphaned() or any(ticket.lost for _, ticket in aloft):
+                self.end()
+                return
+            now_s = self.clock()
+            for flight, _ in aloft:
+                if now_s >= flight.deadline_s:
+                    self.act(self.machine.expire(flight))
+
+    def _orphaned(self) -> bool:
         """Whether nobody but this entry holds the control any more: the run is over.
 
         A graph run keeps its `RunControl` in every task's runtime and lets go of it when it
@@ -90,6 +116,14 @@ class Run:
         count: Callable[[object], int] | None = getattr(sys, "getrefcount", None)
         too_old = time.monotonic() - self.last_s > MAX_AGE_S
         return too_old or (count is not None and count(self.control) <= _OWN_REFERENCES)
+
+    def _leave(self) -> None:
+        with _lock:
+            if _runs.get(id(self.control)) is self:
+                del _runs[id(self.control)]
+        self.over = True
+        # An abandoned body may hold this entry for long; the control is not its to hold.
+        self.control = None
 
 
 _runs: dict[int, Run] = {}
@@ -103,21 +137,37 @@ def find(control: object) -> Run | None:
     return run if run is not None and run.control is control else None
 
 
-def enter(control: object, clock: Clock) -> Run:
-    """Return the run's entry, made if there is none, and see that it will be swept."""
-    global _janitor  # noqa: PLW0603 - one janitor per process
-    with _lock:
-        run = _runs.get(id(control))
-        if run is None:
-            run = _runs[id(control)] = Run(control, clock)
-        run.last_s = time.monotonic()
-        oldest = next(iter(_runs.values())) if len(_runs) > MAX_RUNS else None
-        if _janitor is None:
-            _janitor = threading.Thread(target=_sweep, name="spectool-janitor", daemon=True)
-            _janitor.start()
-    if oldest is not None and oldest is not run:
-        oldest.end()
-    return run
+def open_turn(control: object, clock: Clock, turn: Turn) -> Run:
+    """Open `turn` in the run's entry, made if there is none, and see that it will be swept."""
+    while True:
+        run = _enter(control, clock, swept=True)
+        with run.lock:
+            if not run.over:
+                run.act(run.machine.open(turn))
+                return run
+
+
+def write_began(control: object, turn: Turn | None) -> Run:
+    """Note in the run's entry, made if there is none, that an undeclared call of `turn` starts.
+
+    Nobody may have guessed in this run yet; what is guessed until the call ends must know of it.
+    """
+    loop = running_loop()
+    while True:
+        run = _enter(control, time.monotonic if loop is None else loop.time, swept=False)
+        with run.lock:
+            if not run.over:
+                run.write_began(turn)
+                return run
+
+
+def write_ended(run: Run, control: object, turn: Turn | None) -> None:
+    """Note that a call ended whose start `run` knows of, whatever its outcome."""
+    run.write_ended(turn)
+    later = find(control)
+    if later is not None and later is not run:
+        later.write_began(turn)
+        later.write_ended(turn)
 
 
 def in_progress() -> int:
@@ -132,26 +182,53 @@ def invalidate(tags: Collection[str] | None) -> None:
             run.act(run.machine.invalidate(tags))
 
 
+def _enter(control: object, clock: Clock, *, swept: bool) -> Run:
+    with _lock:
+        if swept:
+            _start_janitor()
+        run = _runs.get(id(control))
+        if run is None:
+            run = _runs[id(control)] = Run(control, clock)
+        run.last_s = time.monotonic()
+        oldest = next(iter(_runs.values())) if len(_runs) > MAX_RUNS else run
+    if oldest is not run:
+        oldest.end()
+    return run
+
+
 def _all() -> list[Run]:
     with _lock:
         return [*_runs.values()]
 
 
-def _forget(run: Run) -> None:
-    with _lock:
-        if _runs.get(id(run.control)) is run:
-            del _runs[id(run.control)]
+def _start_janitor() -> None:
+    global _janitor  # noqa: PLW0603 - one janitor per process
+    if _janitor is None:
+        janitor = threading.Thread(target=_clean, name="spectool-janitor", daemon=True)
+        janitor.start()
+        _janitor = janitor
 
 
-def _sweep() -> None:
+def _clean() -> None:
     global _janitor  # noqa: PLW0603 - it takes itself out
     while True:
         time.sleep(SWEEP_S)
         for run in _all():
-            if run.orphaned():
-                run.end()
+            with contextlib.suppress(Exception):  # one run's loop or clock is not another's
+                run.sweep()
         run = None
         with _lock:
             if not _runs:
                 _janitor = None
                 return
+
+
+def _forget_all() -> None:
+    # A forked child has no janitor, and none of the loops and threads its entries wait for.
+    global _lock, _janitor  # noqa: PLW0603 - both are of the parent
+    _lock, _janitor = threading.Lock(), None
+    _runs.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

@@ -82,7 +82,7 @@ class TurnScope:
         in_flight: Airborne,
     ) -> None:
         """Open the turn."""
-        self._place = place
+        self.place = place
         self._driver = driver
         self._policy = policy
         self._emit = emit
@@ -229,7 +229,7 @@ class TurnScope:
 
     def _entered(self) -> Run:
         if self._run is None:
-            run = runs.enter(self._place.control, self.clock)
+            run = runs.enter(self.place.control, self.clock)
             with run.lock:
                 run.act(run.machine.open(self.turn))
                 self._run = run

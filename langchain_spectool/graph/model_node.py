@@ -26,12 +26,20 @@ from langchain_spectool.graph.tap import Tap, tapped
 Node = Callable[..., Any]
 
 
-def model_node(speculation: Speculation, node: Node | Runnable[Any, Any]) -> Any:  # noqa: ANN401
+def model_node(
+    speculation: Speculation, node: Node | Runnable[Any, Any], *, messages_key: str = "messages"
+) -> Any:  # noqa: ANN401 - a function for a function, a runnable for a runnable
     """Wrap `node`; a function stays a function with the same signature and hints.
+
+    A chat model gets the Speculation's tools bound, reads the messages of the state at
+    `messages_key`, and writes its answer there.
 
     Raises:
         TypeError: `node` is neither a function, a runnable nor a chat model.
     """
+    if isinstance(node, BaseChatModel):
+        bound = node.bind_tools(speculation.tools)
+        return SpeculativeModelNode(speculation, bound, messages_key=messages_key)
     if isinstance(node, Runnable):
         return SpeculativeModelNode(speculation, cast("Runnable[Any, Any]", node))
     if inspect.iscoroutinefunction(node) or inspect.iscoroutinefunction(
@@ -63,17 +71,23 @@ def _wrapped_async(speculation: Speculation, node: Node) -> Node:
 
 
 class SpeculativeModelNode(Runnable[Any, Any]):
-    """Runs an inner runnable or chat model, and speculates while its model writes.
+    """Runs an inner runnable, and speculates while its model writes.
 
-    It leaves no run of its own in traces. A chat model gets the Speculation's tools bound.
+    It leaves no run of its own in traces. With a `messages_key`, the inner runnable takes and
+    answers messages, and the node reads and writes them in the graph's state.
     """
 
-    def __init__(self, speculation: Speculation, inner: Runnable[Any, Any]) -> None:
+    def __init__(
+        self,
+        speculation: Speculation,
+        inner: Runnable[Any, Any],
+        *,
+        messages_key: str | None = None,
+    ) -> None:
         """Wrap `inner`."""
         self.speculation = speculation
-        self.inner = (
-            inner.bind_tools(speculation.tools) if isinstance(inner, BaseChatModel) else inner
-        )
+        self.inner = inner
+        self.messages_key = messages_key
         self.name = inner.get_name()
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002, ANN401 - Runnable's
@@ -83,7 +97,7 @@ class SpeculativeModelNode(Runnable[Any, Any]):
 
     def _invoke(self, value: Any, kwargs: dict[str, Any]) -> Any:  # noqa: ANN401 - Runnable's
         with _Watched(self.speculation, loop=None) as watched:
-            return watched.answered(self.inner.invoke(value, **kwargs))
+            return self._update(watched.answered(self.inner.invoke(self._asked(value), **kwargs)))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002, ANN401 - Runnable's
         """Await the inner runnable."""
@@ -92,7 +106,18 @@ class SpeculativeModelNode(Runnable[Any, Any]):
 
     async def _ainvoke(self, value: Any, kwargs: dict[str, Any]) -> Any:  # noqa: ANN401 - Runnable's
         with _Watched(self.speculation, loop=asyncio.get_running_loop()) as watched:
-            return watched.answered(await self.inner.ainvoke(value, **kwargs))
+            answer = await self.inner.ainvoke(self._asked(value), **kwargs)
+            return self._update(watched.answered(answer))
+
+    def _asked(self, state: Any) -> Any:  # noqa: ANN401 - any state
+        if self.messages_key is None or isinstance(state, list):
+            return cast("list[Any]", state)
+        if isinstance(state, Mapping):
+            return cast("Mapping[str, Any]", state)[self.messages_key]
+        return getattr(state, self.messages_key)
+
+    def _update(self, answer: Any) -> Any:  # noqa: ANN401 - the inner runnable's own
+        return answer if self.messages_key is None else {self.messages_key: [answer]}
 
 
 def watched_model(speculation: Speculation, model: BaseChatModel) -> BaseChatModel:

@@ -1,8 +1,9 @@
 """A stand-in for a tool: stock code runs it as the tool itself, its body asks us first."""
 
+import contextlib
 import functools
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, get_type_hints
 from weakref import WeakKeyDictionary
 
 from langchain_core.tools import BaseTool
@@ -53,12 +54,8 @@ def _proxy_class(base: type[BaseTool]) -> type[BaseTool]:
     return made
 
 
-# Core finds `run_manager` and `config` parameters by the signature of `_run` and `_arun`, so the
-# stand-ins must show the signatures of the real ones.
-
-
 def _sync_body(base: type[BaseTool]) -> Callable[..., Any]:
-    @functools.wraps(_own(base, "_run"))
+    @_showing(_own(base, "_run"))
     def _run(self: BaseTool, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the tool's own
         body, tool = cast("tuple[ProxyBody, BaseTool]", getattr(self, _BODY))
         values = prepared(tool).received(args, kwargs)
@@ -68,13 +65,29 @@ def _sync_body(base: type[BaseTool]) -> Callable[..., Any]:
 
 
 def _async_body(base: type[BaseTool]) -> Callable[..., Any]:
-    @functools.wraps(_own(base, "_arun"))
+    @_showing(_own(base, "_arun"))
     async def _arun(self: BaseTool, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the tool's own
         body, tool = cast("tuple[ProxyBody, BaseTool]", getattr(self, _BODY))
         values = prepared(tool).received(args, kwargs)
         return await body.arun(lambda: _own(tool, "_arun")(*args, **kwargs), values)
 
     return _arun
+
+
+def _showing(body: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a stand-in the signature of `body`: core finds `run_manager` and `config` by it.
+
+    Core resolves hints that are text anew at every call. Ours are resolved once, and the time
+    that saves pays for the claim.
+    """
+
+    def show(stand_in: Callable[..., Any]) -> Callable[..., Any]:
+        shown = functools.wraps(body)(stand_in)
+        with contextlib.suppress(Exception):  # a name that does not resolve is core's to report
+            shown.__annotations__ = get_type_hints(body, include_extras=True)
+        return shown
+
+    return show
 
 
 def _own(tool: BaseTool | type[BaseTool], name: str) -> Callable[..., Any]:

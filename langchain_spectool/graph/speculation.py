@@ -317,11 +317,16 @@ class Speculation:
 
         return SpeculationMiddleware(speculation=self)
 
-    def model_node(self, node: Callable[..., Any] | Runnable[Any, Any]) -> Any:  # noqa: ANN401
-        """Wrap a node function, a runnable or a chat model as a speculative model node."""
+    def model_node(
+        self, node: Callable[..., Any] | Runnable[Any, Any], *, messages_key: str = "messages"
+    ) -> Any:  # noqa: ANN401 - a function for a function, a runnable for a runnable
+        """Wrap a node function, a runnable or a chat model as a speculative model node.
+
+        `messages_key` says where a chat model finds the messages in the graph's state.
+        """
         from langchain_spectool.graph.model_node import model_node  # noqa: PLC0415
 
-        return model_node(self, node)
+        return model_node(self, node, messages_key=messages_key)
 
     def model(self, model: BaseChatModel) -> BaseChatModel:
         """Return a copy of `model` that speculates wherever it is called in a graph."""

@@ -49,8 +49,7 @@ class SpeculativeToolNode(ToolNode):
     ) -> None:
         """Build the stock node around our wrapper."""
         self.speculation = speculation or Speculation()
-        stock_init: Callable[..., None] = super().__init__  # pyright: ignore[reportUnknownMemberType]
-        stock_init(
+        super().__init__(  # pyright: ignore[reportUnknownMemberType]
             tools,
             wrap_tool_call=self._around(wrap_tool_call),
             awrap_tool_call=self._aaround(awrap_tool_call, synchronous=wrap_tool_call),

@@ -365,7 +365,7 @@ class Holder:
         """Do nothing."""
 
     class Nested:
-        pass
+        """Has a dot in its qualified name."""
 
 
 def test_a_name_that_leads_back_is_the_same_in_every_process() -> None:

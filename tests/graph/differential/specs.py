@@ -1,0 +1,117 @@
+"""What a drawn agent is, as plain values that print well, and the world its tools act on."""
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+UNIT_S = {"async": 0.1, "sync": 0.001}
+"""Seconds of one unit of time: virtual ones under a loop, real ones in threads."""
+LATE = 100
+"""Units a call takes that ends its turn: every sibling, in every arm, is done before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolSpec:
+    """One tool; its kind is also its name."""
+
+    kind: str
+    body: Literal["sync", "async", "both"] = "async"
+    latency: int = 1
+    contract: tuple[str, ...] | None = None
+    """Names of contract fields (see `tools.FIELDS`); None for an undeclared tool."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallSpec:
+    """A call that a model makes or a speculator guesses."""
+
+    tool: str
+    args: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnSpec:
+    """One answer of the main model, and what is guessed meanwhile."""
+
+    calls: tuple[CallSpec, ...]
+    guesses: tuple[CallSpec, ...] = ()
+    content: str = ""
+    generation: int = 3
+    failures: int = 0
+    """How many attempts of the main model fail before it answers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentSpec:
+    """A whole agent and the way it is run."""
+
+    form: Literal["create_agent", "state_graph", "react"] = "create_agent"
+    clock: Literal["async", "sync"] = "async"
+    entry: Literal["invoke", "stream", "events"] = "invoke"
+    tools: tuple[ToolSpec, ...]
+    turns: tuple[TurnSpec, ...]
+    sources: tuple[str, ...] = ("rules",)
+    checkpointer: bool = True
+    repeat_ids: bool = False
+    """Whether the model numbers the calls of each turn from 0, as some do."""
+
+    middleware: tuple[str, ...] = ()
+    """Of `create_agent`, in order; ours stands before number `place`."""
+    place: int = 0
+
+    handling: str = "default"
+    """Of the tool node: a key of `build.HANDLING`."""
+    wrapper: str | None = None
+    """The user's `wrap_tool_call` of the tool node."""
+    state: Literal["typed", "pydantic", "dataclass"] = "typed"
+    messages_key: str = "messages"
+    node: Literal["function", "chain"] = "function"
+    version: Literal["v1", "v2"] = "v2"
+
+    @property
+    def live(self) -> bool:
+        """Whether reads and writes of one turn may see each other: each body runs once."""
+        return self.clock == "async" and "twice" not in self.middleware
+
+    @property
+    def unit_s(self) -> float:
+        """Seconds of one unit of time."""
+        return UNIT_S[self.clock]
+
+
+@dataclass
+class World:
+    """What the tools of one arm read and write.
+
+    Reads see what was written before their turn began, so that no result depends on how the
+    threads of one turn interleave; but `live` reads and writes, which run on the loop in the
+    order of their calls, see each other at once.
+    """
+
+    version: int = 0
+    live: int = 0
+    pending: int = 0
+    turn: int = -1
+    attempts: Counter[int] = field(default_factory=Counter[int])
+    log: list[str] = field(default_factory=list[str])
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin_turn(self) -> None:
+        """Let the next turn see everything written so far."""
+        self.live += self.pending
+        self.pending = 0
+        self.version = self.live
+        self.turn += 1
+
+    def change(self, *, live: bool) -> None:
+        """Change the world, for live reads at once and for all at the next turn."""
+        with self.lock:
+            self.live += live
+            self.pending += not live
+
+    def write(self, entry: str) -> None:
+        """Note a side effect."""
+        with self.lock:
+            self.log.append(entry)

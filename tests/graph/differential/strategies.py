@@ -1,0 +1,194 @@
+"""Draws agents whose outcome does not depend on which of two parallel calls is done first.
+
+Only time may differ between the arms, so what stock LangGraph leaves to timing is kept out:
+
+- a call that may end its turn (an error nobody handles, an interrupt) takes `LATE` in async runs,
+  when every sibling is done in every arm, and is the only one of its kind in its turn; where
+  it cannot be late (a blocking body, a refusal before the body, a run in threads) it is alone;
+- reads see what was written before their turn began, except live ones (see `World`), which
+  then have no contract that makes a claim wait before the body runs.
+"""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.graph.differential.build import HANDLING
+from tests.graph.differential.specs import AgentSpec, CallSpec, ToolSpec, TurnSpec
+from tests.graph.differential.stacks import EXCLUSIVE, MIDDLEWARE
+from tests.graph.differential.tools import FIELDS, KINDS, QUERIES
+
+NOBODY = "nobody"
+"""A tool that no agent has."""
+_STRICT = frozenset({"none", "types", "type", "value_function"})
+"""Handlings under which a call with invalid arguments ends the run."""
+_WAITING = frozenset({"brief", "token", "blind"})
+_READERS = [name for name, kind in KINDS.items() if kind.declarable]
+_WRITERS = [name for name, kind in KINDS.items() if not kind.declarable]
+
+
+@st.composite
+def agents(draw: st.DrawFn, clock: str) -> AgentSpec:
+    """Draw an agent, and how it is run."""
+    form = draw(st.sampled_from(["create_agent", "create_agent", "state_graph", "react"]))
+    entries = ["invoke", "stream"] + ["events"] * (clock == "async")
+    entry = draw(st.sampled_from(entries))
+    kinds = draw(st.lists(st.sampled_from(_READERS), min_size=1, max_size=4, unique=True))
+    kinds += draw(st.lists(st.sampled_from(_WRITERS), max_size=2, unique=True))
+    tools = tuple(draw(_tools(kind, clock)) for kind in kinds)
+    stack = draw(_stacks()) if form == "create_agent" else ()
+    options: dict[str, Any] = {
+        "form": form,
+        "clock": clock,
+        "entry": entry,
+        "tools": tools,
+        "sources": draw(_sources(entry)),
+        "checkpointer": "approve" in stack or draw(_mostly),
+        "repeat_ids": draw(st.booleans()),
+        "middleware": stack,
+        "place": draw(st.integers(0, len(stack))),
+    }
+    if form != "create_agent":
+        options |= draw(_node_options(form))
+    bare = AgentSpec(turns=(), **options)
+    turns = draw(st.lists(_turns(bare), min_size=1, max_size=3))
+    return AgentSpec(turns=tuple(turns), **options)
+
+
+_mostly = st.sampled_from([True, True, True, False])
+
+
+@st.composite
+def _tools(draw: st.DrawFn, kind: str, clock: str) -> ToolSpec:
+    bodies = ["sync", "both"] + ["async"] * 2 * (clock == "async")
+    contract = draw(_contracts(kind)) if KINDS[kind].declarable and draw(_mostly) else None
+    return ToolSpec(
+        kind=kind,
+        body=draw(st.sampled_from(bodies)),
+        latency=draw(st.integers(0, 8 if clock == "async" else 3)),
+        contract=contract,
+    )
+
+
+@st.composite
+def _contracts(draw: st.DrawFn, kind: str) -> tuple[str, ...]:
+    if draw(st.integers(0, 9)) == 0:
+        return ("late",)
+    names = [name for name in FIELDS if name != "late"]
+    if kind == "plain":
+        names = [name for name in names if name not in _WAITING]
+    chosen = draw(st.lists(st.sampled_from(names), max_size=2, unique=True))
+    return tuple(name for name in chosen if not (name == "blind" and "token" in chosen))
+
+
+@st.composite
+def _stacks(draw: st.DrawFn) -> tuple[str, ...]:
+    names = draw(st.lists(st.sampled_from([*MIDDLEWARE]), max_size=3, unique=True))
+    for rivals in EXCLUSIVE:
+        for rival in [name for name in names if name in rivals][1:]:
+            names.remove(rival)
+    return tuple(names)
+
+
+@st.composite
+def _sources(draw: st.DrawFn, entry: str) -> tuple[str, ...]:
+    guessing = draw(st.sampled_from(["rules", "draft", "drafts"]))
+    listening = draw(st.sampled_from(["", "early"] + ["forced"] * (entry != "invoke")))
+    return tuple(name for name in (guessing, listening) if name)
+
+
+@st.composite
+def _node_options(draw: st.DrawFn, form: str) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "handling": draw(st.sampled_from([*HANDLING])),
+        "wrapper": draw(st.sampled_from([None, None, "edit", "short", "raise"])),
+    }
+    if form == "react":
+        return options | {"version": draw(st.sampled_from(["v1", "v2"]))}
+    return options | {
+        "state": draw(st.sampled_from(["typed", "pydantic", "dataclass"])),
+        "messages_key": draw(st.sampled_from(["messages", "chat"])),
+        "node": draw(st.sampled_from(["function", "chain"])),
+    }
+
+
+# --- turns
+
+
+@st.composite
+def _turns(draw: st.DrawFn, agent: AgentSpec) -> TurnSpec:
+    asked = draw(st.lists(_calls(agent), min_size=1, max_size=6))
+    committed = _settled(agent, asked)
+    guesses = [guess for call in committed for guess in draw(_guesses(call))]
+    guesses += draw(st.lists(_calls(agent), max_size=1))
+    if guesses and draw(st.booleans()):
+        guesses = draw(st.permutations(guesses))
+    recovers = {"fallback", "model_retry"} & {*agent.middleware}
+    failing = st.booleans() if recovers else st.sampled_from([False] * 19 + [True])
+    return TurnSpec(
+        calls=tuple(committed),
+        guesses=tuple(guesses),
+        content=draw(st.sampled_from(["", "let me see", "I write to ann@x.org"])),
+        generation=draw(st.integers(0 if agent.clock == "async" else 1, 5)),
+        failures=int(draw(failing)),
+    )
+
+
+@st.composite
+def _calls(draw: st.DrawFn, agent: AgentSpec) -> CallSpec:
+    kinds = [tool.kind for tool in agent.tools]
+    if "todo" in agent.middleware and draw(st.integers(0, 5)) == 0:
+        todo = {"content": "look", "status": "pending"}
+        return CallSpec(tool="write_todos", args={"todos": [todo]})
+    odd = draw(st.integers(0, 14))
+    if odd == 0:
+        return CallSpec(tool=NOBODY, args={"q": "a"})
+    if odd == 1:
+        return CallSpec(tool=draw(st.sampled_from(kinds)), args={"n": "x"})
+    return CallSpec(tool=draw(st.sampled_from(kinds)), args=draw(_args))
+
+
+_args = st.builds(
+    lambda q, more: {"q": q, **more},
+    st.sampled_from(["a", *QUERIES]),
+    st.sampled_from([{}, {}, {"n": 1}, {"n": 2}, {"n": "2"}]),
+)
+
+
+@st.composite
+def _guesses(draw: st.DrawFn, call: CallSpec) -> list[CallSpec]:
+    fate = draw(st.sampled_from(["right"] * 5 + ["twice", "spelt", "wrong", "none"]))
+    if fate == "right":
+        return [call]
+    if fate == "twice":
+        return [call, call]
+    if fate == "spelt" and call.args.get("n", 1) == 1:
+        return [CallSpec(tool=call.tool, args={**call.args, "n": "1"})]
+    if fate == "wrong":
+        return [CallSpec(tool=call.tool, args=draw(_args))]
+    return []
+
+
+def _settled(agent: AgentSpec, asked: list[CallSpec]) -> list[CallSpec]:
+    """Return as many of `asked` as end their turn in an order that timing does not decide."""
+    alone = next((call for call in asked if _ends_at_once(agent, call)), None)
+    if alone is not None:
+        return [alone]
+    ending = [call for call in asked if _may_end(call)]
+    return [call for call in asked if not any(call is other for other in ending[1:])]
+
+
+def _may_end(call: CallSpec) -> bool:
+    kind = KINDS.get(call.tool)
+    return kind is not None and call.args.get("q") in kind.fatal
+
+
+def _ends_at_once(agent: AgentSpec, call: CallSpec) -> bool:
+    if "q" not in call.args and call.tool in KINDS:
+        return agent.form != "create_agent" and agent.handling in _STRICT
+    if agent.wrapper == "raise" and call.args.get("q") == "b":
+        return agent.handling in {"default", "none"}
+    if not _may_end(call):
+        return False
+    body = next(tool.body for tool in agent.tools if tool.kind == call.tool)
+    return agent.clock == "sync" or (body == "sync" and call.tool != "klass")
