@@ -54,7 +54,7 @@ class Flight:
     body_key: str | None = None
     """Exact key of the values the body received; None until that is known."""
     waiters: int = 0
-    """Committed calls that wait for it to land."""
+    """Committed calls that wait for it to land; the call that leads is one of them."""
     answers: int = 0
     """Committed calls it has answered."""
 

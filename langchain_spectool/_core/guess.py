@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 from langchain_spectool._core.contracts import Contract
@@ -25,7 +26,7 @@ class Guess:
 
     def __post_init__(self) -> None:
         """Check the confidence."""
-        if not 0 <= self.confidence <= 1:
+        if not (isinstance(self.confidence, Real) and 0 <= self.confidence <= 1):
             msg = f"`confidence` must be from 0 to 1, got {self.confidence!r}"
             raise ValueError(msg)
 

@@ -2,7 +2,8 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from numbers import Real
+from typing import Literal, cast, get_args
 
 Mode = Literal["on", "shadow", "off"]
 """`on` runs guesses early, `shadow` only scores them, `off` does nothing at all."""
@@ -35,7 +36,7 @@ class Policy:
     def __post_init__(self) -> None:
         """Check every field once."""
         mode_of(self.mode)
-        if not 0 <= self.min_confidence <= 1:
+        if not (isinstance(self.min_confidence, Real) and 0 <= self.min_confidence <= 1):
             msg = f"`min_confidence` must be from 0 to 1, got {self.min_confidence!r}"
             raise ValueError(msg)
         for name in ("guesses_per_turn", "in_flight_per_run", "in_flight"):
@@ -43,9 +44,13 @@ class Policy:
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 msg = f"`{name}` must be a whole number of 0 or more, got {value!r}"
                 raise ValueError(msg)
-        if not (self.timeout_s > 0 and math.isfinite(self.timeout_s)):
+        if not (isinstance(self.timeout_s, Real) and 0 < self.timeout_s < math.inf):
             msg = f"`timeout_s` must be more than 0 seconds and finite, got {self.timeout_s!r}"
             raise ValueError(msg)
+        allowed = cast("object", self.allow_external)
+        if not isinstance(allowed, bool):
+            msg = f"`allow_external` must be True or False, got {allowed!r}"
+            raise ValueError(msg)  # noqa: TRY004 - a bad value, as in every other field
 
 
 def mode_of(value: object) -> Mode:
@@ -64,5 +69,6 @@ def mode_of(value: object) -> Mode:
 
 def lowest(*modes: Mode) -> Mode:
     """Return the most careful of `modes`: `off` before `shadow` before `on`."""
-    order: tuple[Mode, ...] = ("off", "shadow", "on")
-    return min(modes, key=order.index, default="on")
+    if "off" in modes:
+        return "off"
+    return "shadow" if "shadow" in modes else "on"

@@ -43,7 +43,7 @@ class Claim:
     action: Literal["serve", "wait", "run", "lead"]
     verdict: ClaimVerdict
     flight: Flight | None = None
-    discards: Sequence[Discard] = ()
+    discard: Discard | None = None
     booking: Booking | None = None
     """The position that waits."""
 
@@ -130,10 +130,12 @@ class RunMachine:
         left, turn.flights = turn.flights, []
         return self._let_go(left, reason)
 
-    def end(self) -> list[Discard]:
-        """End the run: nothing is served any more."""
-        discards = [gone for turn in self.turns for gone in self.close(turn, "run_ended")]
-        return discards + self._drop([*self.kept], "run_ended")
+    def end(self, scope: Hashable | None = None) -> list[Discard]:
+        """End the run, or the graph of one scope in it: nothing is served there any more."""
+        turns = [turn for turn in self.turns if scope in (None, turn.scope)]
+        discards = [gone for turn in turns for gone in self.close(turn, "run_ended")]
+        kept = [flight for flight in self.kept if scope in (None, flight.scope)]
+        return discards + self._drop(kept, "run_ended")
 
     @property
     def idle(self) -> bool:
@@ -148,8 +150,9 @@ class RunMachine:
             return None
         flight.outcome, flight.landed_s = outcome, now_s
         flight.state, flight.body_key = outcome.state, outcome.body_key
+        flight.waiters -= flight.lead  # its own call is back
         if outcome.state == "landed":
-            flight.answers += flight.lead  # its own call has the value
+            flight.answers += flight.lead
             return None
         self.kept.remove([flight])
         return Discard(flight, outcome.state)
@@ -200,7 +203,7 @@ class RunMachine:
             return Claim(action="run", verdict=booking.verdict)
         if refusal := self._refusal(booking, flight, body_key, now_s):
             return self._refused(flight, refusal, refusal)
-        shared = flight.taken or flight.lead
+        shared = flight.taken
         if flight.state == "landed":
             return self._served(flight, "shared" if shared else "hit")
         flight.waiters += 1
@@ -225,13 +228,13 @@ class RunMachine:
     def changed(self, flight: Flight) -> Claim:
         """Take back an answer: the contract's `freshness` says that its value is out of date."""
         flight.answers -= 1
-        discards = self._drop([flight], "changed")
-        return Claim(action="run", verdict="changed", flight=flight, discards=discards)
+        discard = _only(self._drop([flight], "changed"))
+        return Claim(action="run", verdict="changed", flight=flight, discard=discard)
 
     def forsake(self, flight: Flight) -> list[Discard]:
         """A waiting call was cancelled; the flight goes on only while others want it."""
         flight.waiters -= 1
-        return [] if flight.taken or flight.lead else self._drop([flight], "cancelled")
+        return [] if flight.taken else self._drop([flight], "cancelled")
 
     def ended(self, turn: Turn, booking: Booking, now_s: float) -> list[Discard]:
         """A committed call is over; so is its turn once all are."""
@@ -291,6 +294,7 @@ class RunMachine:
             for flight in self.kept.of(scope)
             if flight.body_key == body_key
             and flight.contract.deterministic
+            and flight.available
             and flight.overdue(now_s) is None
         )
         return next(equal, None)
@@ -309,9 +313,10 @@ class RunMachine:
             deadline_s=math.inf,
             body_key=body_key,
             lead=True,
+            waiters=1,
         )
-        discards = self._keep(flight)
-        return Claim(action="lead", verdict=booking.verdict, flight=flight, discards=discards)
+        discard = _only(self._keep(flight))
+        return Claim(action="lead", verdict=booking.verdict, flight=flight, discard=discard)
 
     def _refusal(
         self, booking: Booking, flight: Flight, body_key: str | None, now_s: float
@@ -324,14 +329,14 @@ class RunMachine:
 
     def _refused(self, flight: Flight, verdict: ClaimVerdict, reason: DiscardReason) -> Claim:
         # A deterministic one may still answer others; it goes when its turn does.
-        discards = [] if flight.contract.deterministic else self._drop([flight], reason)
-        return Claim(action="run", verdict=verdict, flight=flight, discards=discards)
+        lost = [] if flight.contract.deterministic else self._drop([flight], reason)
+        return Claim(action="run", verdict=verdict, flight=flight, discard=_only(lost))
 
     def _served(self, flight: Flight, verdict: ClaimVerdict) -> Claim:
         flight.answers += 1
         again = flight.contract.deterministic and flight.epoch == self.epoch
-        discards = self._keep(flight) if again else []
-        return Claim(action="serve", verdict=verdict, flight=flight, discards=discards)
+        evicted = self._keep(flight) if again else []
+        return Claim(action="serve", verdict=verdict, flight=flight, discard=_only(evicted))
 
     # --- the books
 
@@ -351,10 +356,11 @@ class RunMachine:
 
     def _drop(self, flights: Iterable[Flight], reason: DiscardReason) -> list[Discard]:
         """Let nobody claim `flights` any more; those that answered no call are wasted."""
+        flights = [*flights]
+        self.kept.remove(flights)
         gone = [flight for flight in flights if flight.state in ("running", "landed")]
         for flight in gone:
             flight.state = "cancelled"
-        self.kept.remove(gone)
         return [Discard(flight, reason) for flight in gone if not flight.answers]
 
     def _all(self) -> list[Flight]:
@@ -362,13 +368,14 @@ class RunMachine:
         return [*dict.fromkeys((*held, *self.kept))]
 
 
-def _shared_under(turn: Turn, booking: Booking) -> Contract | None:
-    """Return the contract by which an unplanned position may share an equal call's result.
+def _only(discards: Sequence[Discard]) -> Discard | None:
+    return discards[0] if discards else None
 
-    A token of `freshness` is taken before early runs only, so these share nothing else.
-    """
+
+def _shared_under(turn: Turn, booking: Booking) -> Contract | None:
+    """Return the contract by which an unplanned position may share an equal call's result."""
     contract = booking.call.contract
     unplanned = booking.flight is None and booking.verdict != "fenced" and not turn.shadow
     if contract is None or booking.call.key is None or not unplanned:
         return None
-    return contract if contract.deterministic and contract.freshness is None else None
+    return contract if contract.deterministic else None

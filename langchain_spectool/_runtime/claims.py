@@ -1,13 +1,12 @@
 """The claim: a committed call's body asks for its flight, on the values it has received.
 
 The rules are written once, as a generator that says what it needs done (wait, look, run the
-body); `answer` does it by blocking, `aanswer` by awaiting.
+body); `answer` goes through it by blocking, `aanswer` by awaiting.
 """
 
-import asyncio
+import contextlib
 import copy
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +15,18 @@ from langchain_spectool._core.flight import Flight, Outcome
 from langchain_spectool._core.run import Claim
 from langchain_spectool._core.turn import Booking, Turn
 from langchain_spectool._core.verdicts import ClaimVerdict
-from langchain_spectool._runtime.pool import POOL
+from langchain_spectool._runtime.landing import Landing
 from langchain_spectool._runtime.runs import Aloft, Run
+from langchain_spectool._runtime.steps import (
+    Body,
+    Look,
+    Raised,
+    Step,
+    Steps,
+    Wait,
+    aperform,
+    perform,
+)
 
 _IMMUTABLE = (str, bytes, int, float, bool, type(None))
 
@@ -31,34 +40,6 @@ class Received:
     values: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Wait for a flight to land; answered whether that was possible."""
-
-    landing: Future[Outcome]
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Call a user's function that may block; answered its result."""
-
-    function: Callable[[], Any]
-
-
-class Body:
-    """Run the tool's own body; answered its return value, or `Raised`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """What the body raised, carried as a value so that it leaves bare."""
-
-    error: BaseException
-
-
-Steps = Generator[Wait | Look | Body, Any, Any]
-
-
 class BookedCall:
     """A committed call of a plan, from the moment it starts to its end."""
 
@@ -66,34 +47,34 @@ class BookedCall:
         self, run: Run, turn: Turn, booking: Booking, emit: Callable[[Event], None]
     ) -> None:
         """Speak for `booking` of `turn` in `run`."""
+        self.run = run
         self.turn = turn
-        self._run = run
-        self._booking = booking
-        self._clock = run.clock
+        self.booking = booking
+        self.clock = run.clock
         self._emit = emit
 
     # --- the call around the body
 
     def begin(self) -> bool:
         """Note that the committed call starts; return whether a flight may answer it."""
-        booking = self._booking
-        booking.began_s = self._clock()
+        booking = self.booking
+        booking.began_s = self.clock()
         contract = booking.call.contract
         shares = contract is not None and contract.deterministic and booking.verdict != "fenced"
         if booking.flight is None and not shares:
-            self._claimed(booking.verdict)
+            self.claimed(booking.verdict)
             return False
         return True
 
     def end(self) -> None:
         """Note that it ended, whatever its outcome."""
-        now_s, booking = self._clock(), self._booking
-        with self._run.lock:
+        now_s, booking = self.clock(), self.booking
+        with self.run.lock:
             was_over = self.turn.over
-            self._run.act(self._run.machine.ended(self.turn, booking, now_s))
+            self.run.act(self.run.machine.ended(self.turn, booking, now_s))
             over = self.turn.over and not was_over
         began_s = now_s if booking.began_s is None else booking.began_s
-        self._event("call_ended", "", started_s=began_s, spent_s=now_s - began_s)
+        self.event("call_ended", "", started_s=began_s, spent_s=now_s - began_s)
         if over:
             self._turn_ended(now_s)
 
@@ -115,143 +96,27 @@ class BookedCall:
 
     def answer(self, received: Received, body: Callable[[], Any]) -> Any:  # noqa: ANN401 - the tool's value
         """Return the flight's value or the body's own, blocking."""
-        steps, result = self._steps(received), None
-        while True:
-            try:
-                step = steps.send(result)
-            except StopIteration as stop:
-                return _given(stop.value)
-            if isinstance(step, Body):
-                try:
-                    result = body()
-                except BaseException as error:  # noqa: BLE001 - raised again, bare, below
-                    result = Raised(error)
-            elif isinstance(step, Wait):
-                result = wait(step.landing)
-            else:
-                result = step.function()
+        return perform(_Claiming(self, received).steps(), body)
 
     async def aanswer(self, received: Received, body: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401 - the tool's value
         """Return the flight's value or the body's own, awaiting."""
-        steps, result = self._steps(received), None
-        while True:
-            try:
-                step = steps.send(result)
-            except StopIteration as stop:
-                return _given(stop.value)
-            if isinstance(step, Body):
-                try:
-                    result = await body()
-                except BaseException as error:  # noqa: BLE001 - raised again, bare, below
-                    result = Raised(error)
-            elif isinstance(step, Wait):
-                try:
-                    result = await landed(step.landing)
-                except BaseException:
-                    steps.close()
-                    raise
-            else:
-                result = await off_the_loop(step.function)
-
-    def _steps(self, received: Received) -> Steps:
-        lead: Flight | None = None
-        try:
-            claim = yield from self._decide(received)
-            if claim.action == "serve":
-                return _value(claim)
-            lead = claim.flight if claim.action == "lead" else None
-        except Exception as error:  # noqa: BLE001 - our failure is a miss, never the user's error
-            self._event("error", "claim", detail=repr(error))
-        began_s = self._clock()
-        value = yield Body()
-        self._booking.body_s = self._clock() - began_s
-        if lead is not None:
-            self._share(lead, value, received)
-        return value
-
-    def _decide(self, received: Received) -> Generator[Wait | Look | Body, Any, Claim]:
-        machine, now_s = self._run.machine, self._clock()
-        with self._run.lock:
-            claim = machine.claim(self.turn, self._booking, received.key, now_s)
-            self._run.act((claim.discard,))
-            flight = claim.flight
-            if claim.action == "lead" and flight is not None:
-                self._run.aloft[flight] = Aloft(on_discard=_nothing)
-            aloft = None if flight is None else self._run.aloft.get(flight)
-        if claim.action == "wait" and flight is not None:
-            can_wait = False
-            try:
-                can_wait = aloft is not None and (yield Wait(aloft.landing))
-            except GeneratorExit:
-                with self._run.lock:
-                    self._run.act(machine.forsake(flight))
-                raise
-            with self._run.lock:
-                claim = machine.settle(claim, received.key, self._clock())
-                self._run.act((claim.discard,))
-            if claim.action == "serve" and not can_wait:
-                claim = Claim(action="run", verdict="cannot_wait", flight=flight)
-        if claim.action == "serve" and flight is not None:
-            claim = yield from self._unchanged(claim, flight, received)
-        self._settled(claim, waited_s=self._clock() - now_s)
-        return claim
-
-    def _unchanged(
-        self, claim: Claim, flight: Flight, received: Received
-    ) -> Generator[Wait | Look | Body, Any, Claim]:
-        freshness = flight.contract.freshness
-        if freshness is None or flight.source == "committed":
-            return claim
-        try:
-            token = yield Look(lambda: freshness(received.values))
-            same = flight.outcome is not None and bool(token == flight.outcome.token)
-        except Exception:  # noqa: BLE001 - a token that cannot be had or compared is a miss
-            same = False
-        return claim if same else Claim(action="run", verdict="changed", flight=flight)
-
-    def _settled(self, claim: Claim, *, waited_s: float) -> None:
-        flight = claim.flight
-        if claim.action != "serve" or flight is None:
-            self._claimed(claim.verdict, flight)
-            return
-        spent_s = flight.spent_s(self._clock())
-        self._booking.body_s = spent_s
-        with self._run.lock:
-            if not flight.contract.deterministic:
-                self._run.aloft.pop(flight, None)
-        self._claimed(
-            claim.verdict,
-            flight,
-            waited_s=waited_s,
-            spent_s=spent_s,
-            hidden_s=max(0.0, spent_s - waited_s),
-        )
-
-    def _share(self, flight: Flight, value: object, received: Received) -> None:
-        outcome = Outcome(state="failed", body_key=received.key)
-        if not isinstance(value, Raised):
-            kept, copied = _copied(value)
-            if copied:
-                outcome = Outcome(state="landed", value=kept, body_key=received.key)
-        with self._run.lock:
-            flight.waiters = max(0, flight.waiters - 1)
-            self._run.machine.landed(flight, outcome, self._clock())
-            if aloft := self._run.aloft.get(flight):
-                aloft.landing.set_result(outcome)
+        return await aperform(_Claiming(self, received).steps(), body)
 
     # --- events
 
-    def _claimed(self, verdict: ClaimVerdict, flight: Flight | None = None, **times: float) -> None:
+    def claimed(self, verdict: ClaimVerdict, flight: Flight | None = None, **times: float) -> None:
+        """Emit how the call was answered."""
         source = "" if flight is None else flight.source
         started_s = None if flight is None else flight.started_s
-        self._event("claim", verdict, source=source, started_s=started_s, **times)
+        self.event("claim", verdict, source=source, started_s=started_s, **times)
 
-    def _event(self, kind: Any, verdict: str, **more: Any) -> None:  # noqa: ANN401 - fields of Event
-        call = self._booking.call
+    def event(self, kind: Any, verdict: str, **more: Any) -> None:  # noqa: ANN401 - fields of Event
+        """Emit an event about this call."""
+        call = self.booking.call
         self._emit(
             Event(
                 kind=kind,
-                at_s=self._clock(),
+                at_s=self.clock(),
                 turn=self.turn.number,
                 verdict=verdict,
                 tool=call.tool,
@@ -261,58 +126,163 @@ class BookedCall:
         )
 
 
-def wait(landing: Future[Outcome]) -> bool:
-    """Block until the flight lands; False where blocking would stop the loop that flies it."""
-    if landing.done():
-        return True
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        landing.result()
-        return True
-    return False
+class _Claiming:
+    """One time that a call's body asks; a retry asks anew."""
 
+    def __init__(self, call: BookedCall, received: Received) -> None:
+        self._call = call
+        self._received = received
+        self._run = call.run
+        self._clock = call.clock
+        self._lead: Flight | None = None
+        """The flight that the body's own run is, for later equal calls to share."""
+        self._token: object = None
 
-async def landed(landing: Future[Outcome]) -> bool:
-    """Wait until the flight lands. Cancelling the caller leaves the flight alone."""
-    if not landing.done():
-        await asyncio.wait({asyncio.wrap_future(landing)})
-    return True
-
-
-async def off_the_loop(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - the user's value
-    """Call `function` in a thread of our pool, or here when none is free."""
-    loop = asyncio.get_running_loop()
-    answer: Future[Any] = Future()
-
-    def call() -> None:
+    def steps(self) -> Steps:
+        """Say what is to be done, and return the call's answer."""
         try:
-            answer.set_result(function())
-        except BaseException as error:  # noqa: BLE001 - handed to the waiter
-            answer.set_exception(error)
+            served: tuple[Any] | None = None
+            with self._guarded():
+                served = yield from self._served()
+            if served is not None:
+                return served[0]
+            began_s = self._clock()
+            value = yield Body()
+            self._call.booking.body_s = self._clock() - began_s
+            if not isinstance(value, Raised):
+                with self._guarded():
+                    self._share(value)
+            return value
+        finally:
+            self._lead_home(Outcome(state="failed", body_key=self._received.key))
 
-    if not POOL.submit(call):
-        call()
-    return await asyncio.wrap_future(answer, loop=loop)
+    def _served(self) -> Generator[Step, Any, tuple[Any] | None]:
+        began_s = self._clock()
+        claim, landing = self._claim()
+        flight = claim.flight
+        if flight is None or claim.action == "run":
+            self._call.claimed(claim.verdict, flight)
+            return None
+        if claim.action == "lead":
+            self._call.claimed(claim.verdict, flight)
+            self._token = yield from self._looked(flight)
+            return None
+        if claim.action == "wait":
+            claim = yield from self._waited(claim, flight, landing)
+        if claim.action == "serve":
+            claim = yield from self._unchanged(claim, flight)
+        return self._taken(claim, flight, waited_s=self._clock() - began_s)
+
+    def _claim(self) -> tuple[Claim, Landing[Outcome] | None]:
+        run = self._run
+        with run.lock:
+            claim = run.machine.claim(
+                self._call.turn, self._call.booking, self._received.key, self._clock()
+            )
+            run.act((claim.discard,))
+            if claim.flight is None:
+                return claim, None
+            if claim.action == "lead":
+                self._lead = claim.flight
+                run.aloft[claim.flight] = Aloft(on_discard=_nothing)
+            aloft = run.aloft.get(claim.flight)
+        return claim, None if aloft is None else aloft.landing
+
+    def _waited(
+        self, claim: Claim, flight: Flight, landing: Landing[Outcome] | None
+    ) -> Generator[Step, Any, Claim]:
+        run = self._run
+        try:
+            if landing is not None:
+                yield Wait(landing)
+        except GeneratorExit:
+            with run.lock:
+                run.act(run.machine.forsake(flight))
+            raise
+        with run.lock:
+            settled = run.machine.settle(claim, self._received.key, self._clock())
+            run.act((settled.discard,))
+        return settled
+
+    def _unchanged(self, claim: Claim, flight: Flight) -> Generator[Step, Any, Claim]:
+        outcome = flight.outcome
+        if flight.contract.freshness is None or outcome is None:
+            return claim
+        token = yield from self._looked(flight)
+        try:
+            same = not isinstance(token, Raised) and bool(token == outcome.token)
+        except Exception:  # noqa: BLE001 - tokens that cannot be compared are not the same
+            same = False
+        if same:
+            return claim
+        with self._run.lock:
+            changed = self._run.machine.changed(flight)
+            self._run.act((changed.discard,))
+        return changed
+
+    def _looked(self, flight: Flight) -> Generator[Step, Any, object]:
+        freshness = flight.contract.freshness
+        if freshness is None:
+            return None
+        values = self._received.values
+        return (yield Look(lambda: freshness(values)))
+
+    def _taken(self, claim: Claim, flight: Flight, *, waited_s: float) -> tuple[Any] | None:
+        """Take the flight's value, if this call may have it after all."""
+        value, copied = None, True
+        if claim.action == "serve" and flight.outcome is not None:
+            value = flight.outcome.value
+            if flight.contract.deterministic:
+                value, copied = _copied(value)
+        with self._run.lock:
+            if claim.action == "serve" and flight.state != "landed":
+                claim = Claim(action="run", verdict="cancelled", flight=flight)
+            if claim.action == "serve":
+                self._run.aloft.pop(flight, None)
+                if not copied:
+                    flight.state = "failed"  # this call has the value itself: no other may
+        if claim.action != "serve":
+            self._call.claimed(claim.verdict, flight)
+            return None
+        spent_s = flight.spent_s(self._clock())
+        hidden_s = max(0.0, spent_s - waited_s)
+        self._call.booking.body_s = spent_s
+        self._call.claimed(
+            claim.verdict, flight, waited_s=waited_s, spent_s=spent_s, hidden_s=hidden_s
+        )
+        return (value,)
+
+    def _share(self, value: object) -> None:
+        """Keep what a leading call's body returned for the equal calls of its turn."""
+        if self._lead is None or isinstance(self._token, Raised):
+            return
+        kept, copied = _copied(value)
+        if copied:
+            self._lead_home(
+                Outcome(state="landed", value=kept, body_key=self._received.key, token=self._token)
+            )
+
+    def _lead_home(self, outcome: Outcome) -> None:
+        lead, self._lead = self._lead, None
+        if lead is None:
+            return
+        with self._run.lock:
+            lead.waiters = max(0, lead.waiters - 1)
+            self._run.machine.landed(lead, outcome, self._clock())
+            if aloft := self._run.aloft.pop(lead, None):
+                aloft.landing.land(outcome)
+            self._run.act(())
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Generator[None, None, None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - our failure is a miss, never the user's error
+            self._call.event("error", "claim", detail=repr(error))
 
 
 def _nothing(_: object) -> None:
     """A committed call's own run is nobody's waste."""
-
-
-def _given(value: Any) -> Any:  # noqa: ANN401 - the tool's value
-    if isinstance(value, Raised):
-        raise value.error
-    return value
-
-
-def _value(claim: Claim) -> Any:  # noqa: ANN401 - the tool's value
-    flight = claim.flight
-    if flight is None or flight.outcome is None:
-        msg = "a served claim has a landed flight"
-        raise RuntimeError(msg)
-    value = flight.outcome.value
-    return _copied(value)[0] if flight.contract.deterministic else value
 
 
 def _copied(value: Any) -> tuple[Any, bool]:  # noqa: ANN401 - the tool's value

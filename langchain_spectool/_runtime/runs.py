@@ -6,11 +6,13 @@ every node, subgraph and nested call of one graph run shares.
 """
 
 import contextlib
+import functools
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+import weakref
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from langchain_spectool._core.flight import Flight, Outcome
@@ -27,6 +29,9 @@ MAX_RUNS = 4096
 MAX_AGE_S = 3600.0
 """Seconds after its last flight at which a run is ended even if somebody holds its control."""
 _OWN_REFERENCES = 2
+
+AtEnd = Callable[[Callable[[], None]], object]
+"""Has a function called, from any thread, when the graph of a node ends, whichever way."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -53,6 +58,10 @@ class Run:
         self.aloft: dict[Flight, Aloft] = {}
         self.over = False
         """Whether it has left the registry; then nothing new may begin in it."""
+        self._watched: set[Hashable] = set()
+        """The scopes whose graph tells us when it ends."""
+        self._finished: set[Hashable] = set()
+        """Those whose graph has ended while committed calls still wait for flights."""
         self.last_s = time.monotonic()
 
     def act(self, discards: Sequence[Discard | None]) -> None:
@@ -61,7 +70,8 @@ class Run:
         A flight is told of once, here, unless a call takes its value.
         """
         with self.lock:
-            news = [d for d in discards if d is not None and d.flight in self.aloft]
+            ended = [gone for scope in [*self._finished] for gone in self._end(scope)]
+            news = [d for d in (*discards, *ended) if d is not None and d.flight in self.aloft]
             if self.machine.idle and not self.over:
                 self._leave()
                 known = {discard.flight for discard in news}
@@ -73,6 +83,13 @@ class Run:
                 aloft.landing.land(Outcome(state="cancelled"))
             for aloft, discard in told:
                 aloft.on_discard(discard)
+
+    def _end(self, scope: Hashable) -> Sequence[Discard]:
+        # Who still waits is about to be cancelled, or cannot be: neither shall run a body instead.
+        if any(flight.waiters and flight.scope == scope for flight in self.aloft):
+            return ()
+        self._finished.discard(scope)
+        return self.machine.end(scope)
 
     def _left(self, flight: Flight) -> Discard:
         flight.state = "cancelled"
@@ -87,6 +104,21 @@ class Run:
         """It ended, whatever its outcome."""
         with self.lock:
             self.act(self.machine.write_ended(turn))
+
+    def open(self, turn: Turn, at_end: AtEnd | None) -> None:
+        """Begin `turn`, and have its scope finished when `at_end` says so."""
+        with self.lock:
+            self.act(self.machine.open(turn))
+            if at_end is not None and turn.scope not in self._watched:
+                self._watched.add(turn.scope)
+                at_end(functools.partial(_finish, weakref.ref(self), turn.scope))
+
+    def finish(self, scope: Hashable) -> None:
+        """The graph of `scope` has ended: drop what no committed call waits for."""
+        with self.lock:
+            self._watched.discard(scope)
+            self._finished.add(scope)
+            self.act(())
 
     def end(self) -> None:
         """End the run for us: cancel what runs, serve nothing more."""
@@ -137,13 +169,13 @@ def find(control: object) -> Run | None:
     return run if run is not None and run.control is control else None
 
 
-def open_turn(control: object, clock: Clock, turn: Turn) -> Run:
+def open_turn(control: object, clock: Clock, turn: Turn, at_end: AtEnd | None) -> Run:
     """Open `turn` in the run's entry, made if there is none, and see that it will be swept."""
     while True:
         run = _enter(control, clock, swept=True)
         with run.lock:
             if not run.over:
-                run.act(run.machine.open(turn))
+                run.open(turn, at_end)
                 return run
 
 
@@ -180,6 +212,14 @@ def invalidate(tags: Collection[str] | None) -> None:
     for run in _all():
         with run.lock:
             run.act(run.machine.invalidate(tags))
+
+
+def _finish(reference: "weakref.ref[Run]", scope: Hashable) -> None:
+    # Called while a graph unwinds: nothing of ours may reach it.
+    run = reference()
+    if run is not None:
+        with contextlib.suppress(Exception):
+            run.finish(scope)
 
 
 def _enter(control: object, clock: Clock, *, swept: bool) -> Run:
@@ -225,7 +265,7 @@ def _clean() -> None:
 
 def _forget_all() -> None:
     # A forked child has no janitor, and none of the loops and threads its entries wait for.
-    global _lock, _janitor  # noqa: PLW0603 - both are of the parent
+    global _lock, _janitor
     _lock, _janitor = threading.Lock(), None
     _runs.clear()
 

@@ -13,7 +13,7 @@ from langchain_spectool._core.flight import Flight, Outcome
 from langchain_spectool._core.guess import Candidate
 from langchain_spectool._core.policy import Policy
 from langchain_spectool._core.run import InFlight
-from langchain_spectool._core.turn import CommittedCall, Discard, Turn
+from langchain_spectool._core.turn import CommittedCall, Discard, Phase, Turn
 from langchain_spectool._core.verdicts import GuessVerdict
 from langchain_spectool._runtime import runs
 from langchain_spectool._runtime.driver import Driver, Job, Ticket
@@ -40,6 +40,8 @@ class Place:
     control: object
     scope: Hashable
     step: int | None
+    at_end: runs.AtEnd | None = None
+    """Tells when the graph of the turn's node ends; None where that cannot be known."""
 
 
 class Airborne:
@@ -70,19 +72,22 @@ class TurnScope:
     """Owns everything one turn starts, from the model's call to its answer.
 
     Methods may be called from any thread. It leaves no trace in the registry of runs until its
-    first flight.
+    first guess.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all it decides by
         self,
         place: Place,
         driver: Driver,
         policy: Policy,
         emit: Emit,
         in_flight: Airborne,
+        *,
+        shadow: bool = False,
     ) -> None:
-        """Open the turn."""
-        self.place = place
+        """Open the turn; with `shadow`, guesses are only scored."""
+        self._lock = threading.Lock()
+        self._place: Place | None = place
         self._driver = driver
         self._policy = policy
         self._emit = emit
@@ -91,24 +96,28 @@ class TurnScope:
         self._run: Run | None = None
         self.clock = driver.clock
         self.turn = Turn(
-            number=next(_numbers), scope=place.scope, step=place.step, started_s=driver.clock()
+            number=next(_numbers),
+            scope=place.scope,
+            step=place.step,
+            started_s=driver.clock(),
+            shadow=shadow,
         )
 
     # --- guesses
 
     def sample(self, job: Job, context: Context) -> None:
         """Run a speculator's sample until the model answers."""
-        if self.turn.phase == "open" and (ticket := self._driver.start(job, context)):
-            self._samples.append(ticket)
+        with self._lock:
+            if self.turn.phase == "open" and (ticket := self._driver.start(job, context)):
+                self._samples.append(ticket)
 
     def offer(self, candidate: Candidate, early: Callable[[], EarlyRun]) -> Flight | None:
         """Admit a guess and start it; return its flight if it runs, or is scored in shadow."""
         now_s = self.clock()
-        if self.turn.phase != "open" or candidate.refusal not in (None, "shadow"):
-            late: GuessVerdict = "late" if candidate.refusal is None else candidate.refusal
-            self._report(late, candidate, now_s)
+        run = self._entered() if candidate.refusal in (None, "shadow") else None
+        if run is None:
+            self._report(candidate.refusal or "late", candidate, now_s)
             return None
-        run = self._entered()
         with run.lock:
             verdict, flight = run.machine.admit(
                 self.turn,
@@ -117,13 +126,11 @@ class TurnScope:
                 in_flight=self._in_flight.beside(candidate.tool),
                 now_s=now_s,
             )
-            if flight is not None:
+            if verdict == "run" and flight is not None and not self._take_off(run, flight, early):
+                verdict, flight = "no_room", None
+            elif flight is not None and flight.shadow:
                 run.aloft[flight] = Aloft(on_discard=self._discarded)
-                if verdict == "run" and not self._take_off(run, flight, early()):
-                    run.act(run.machine.void(flight))
-                    verdict, flight = "no_room", None
-            run.act(())
-        self._report(verdict, candidate, now_s)
+            self._report(verdict, candidate, now_s)
         return flight
 
     def take_back(self, flight: Flight) -> None:
@@ -132,7 +139,22 @@ class TurnScope:
             with self._run.lock:
                 self._run.act(self._run.machine.void(flight))
 
-    def _take_off(self, run: Run, flight: Flight, early: EarlyRun) -> bool:
+    def _take_off(self, run: Run, flight: Flight, early: Callable[[], EarlyRun]) -> bool:
+        """Start the flight; a guess that did not start leaves nothing to discard."""
+        self._in_flight.take_off(flight.tool)
+        aloft: Aloft | None = None
+        try:
+            prepared = early()
+            job = self._job(run, flight, prepared)
+            if ticket := self._driver.start(job, prepared.context):
+                aloft = run.aloft[flight] = Aloft(on_discard=self._discarded, ticket=ticket)
+        finally:
+            if aloft is None:
+                self._in_flight.land(flight.tool)
+                run.machine.grounded(self.turn, flight)
+        return aloft is not None
+
+    def _job(self, run: Run, flight: Flight, early: EarlyRun) -> Job:
         def done(outcome: Outcome | None) -> None:
             self._in_flight.land(flight.tool)
             self._landed(run, flight, outcome or Outcome(state="cancelled"))
@@ -141,7 +163,7 @@ class TurnScope:
             with run.lock:
                 run.act(run.machine.expire(flight))
 
-        job = Job(
+        return Job(
             name=f"spectool:{flight.tool}",
             timeout_s=flight.deadline_s - flight.started_s,
             run=early.run,
@@ -149,41 +171,32 @@ class TurnScope:
             done=done,
             expired=expired,
         )
-        self._in_flight.take_off(flight.tool)
-        ticket = self._driver.start(job, early.context)
-        if ticket is None:
-            self._in_flight.land(flight.tool)
-            return False
-        run.aloft[flight].ticket = ticket
-        return True
 
     def _landed(self, run: Run, flight: Flight, outcome: Outcome) -> None:
         now_s = self.clock()
         with run.lock:
-            aloft = run.aloft.get(flight)
-            news = flight.state == "running"
+            news = flight.state == "running" and outcome.state != "cancelled"
             discard = run.machine.landed(flight, outcome, now_s)
-            if aloft is not None and not aloft.landing.done():
-                aloft.landing.set_result(outcome)
+            if news:
+                started_s, detail = flight.started_s, outcome.detail
+                self._event("landed", flight.state, flight, started_s=started_s, detail=detail)
+            if aloft := run.aloft.get(flight):
+                aloft.landing.land(outcome)
             run.act((discard,))
-        if news:
-            self.event(
-                "landed", flight.state, flight, started_s=flight.started_s, detail=outcome.detail
-            )
 
     # --- the answer
 
     def commit(self, calls: Sequence[CommittedCall], *, truncated: bool = False) -> None:
         """Make the plan; guesses stop here."""
-        now_s = self.clock()
-        self._stop_samples()
         shares = any(call.contract is not None and call.contract.deterministic for call in calls)
-        if self._run is None and shares and not truncated:
-            self._entered()
-        self.turn.phase, self.turn.committed_s = "committed", now_s
-        if self._run is not None:
-            with self._run.lock:
-                self._plan(self._run, calls, truncated=truncated, now_s=now_s)
+        run = self._entered() if shares and not truncated else self._run
+        now_s = self.clock()
+        self._close("committed", now_s)
+        run = self._run if run is None else run
+        if run is not None:
+            with run.lock:
+                if not run.over:
+                    self._plan(run, calls, truncated=truncated, now_s=now_s)
         self._emit(
             Event(
                 kind="turn_committed",
@@ -211,34 +224,40 @@ class TurnScope:
 
     def abandon(self) -> None:
         """The model failed or was cancelled: nothing of this turn may remain."""
-        self._stop_samples()
+        self._close("closed", self.clock())
         if self._run is not None:
             with self._run.lock:
                 self._run.act(self._run.machine.close(self.turn, "turn_failed"))
-        self.turn.phase = "closed"
         self._emit(
             Event(kind="turn_ended", at_s=self.clock(), turn=self.turn.number, verdict="failed")
         )
 
-    def _stop_samples(self) -> None:
-        samples, self._samples = self._samples, []
+    def _close(self, phase: Phase, now_s: float) -> None:
+        """Take no more guesses, and stop who makes them."""
+        with self._lock:
+            samples, self._samples = self._samples, []
+            self.turn.phase, self.turn.committed_s = phase, now_s
+            self._place = None
         for ticket in samples:
             ticket.cancel()
 
     # --- books
 
-    def _entered(self) -> Run:
-        if self._run is None:
-            run = runs.enter(self.place.control, self.clock)
-            with run.lock:
-                run.act(run.machine.open(self.turn))
-                self._run = run
-        return self._run
+    def _entered(self) -> Run | None:
+        """Return the run's entry, with this turn open in it; None once the turn is not open."""
+        with self._lock:
+            if self.turn.phase != "open":
+                return None
+            if (place := self._place) is not None:
+                self._run = runs.open_turn(place.control, self.clock, self.turn, place.at_end)
+                # What flies holds this scope: from here on only the entry knows the control.
+                self._place = None
+            return self._run
 
     def _discarded(self, discard: Discard) -> None:
         flight = discard.flight
         now_s = self.clock()
-        self.event(
+        self._event(
             "discarded",
             discard.reason,
             flight,
@@ -260,8 +279,7 @@ class TurnScope:
             )
         )
 
-    def event(self, kind: Any, verdict: str, flight: Flight, **more: Any) -> None:  # noqa: ANN401 - fields of Event
-        """Emit an event about a flight of this turn."""
+    def _event(self, kind: Any, verdict: str, flight: Flight, **more: Any) -> None:  # noqa: ANN401 - fields of Event
         self._emit(
             Event(
                 kind=kind,

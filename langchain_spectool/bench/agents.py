@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
-from langchain.agents import create_agent
+from langchain import agents
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, ToolMessage
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
@@ -65,6 +65,7 @@ def build(
 
     In every form but ours the tool is undeclared and `speculators` have no place.
     """
+    create_agent: Callable[..., Any] = agents.create_agent  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     tool = look_up_tool()
     if form == "plain":
         return create_agent(model, [tool]), None
@@ -86,7 +87,7 @@ def _graph(model: BaseChatModel, tools: Sequence[Any], speculation: Speculation 
     async def call_model(state: MessagesState) -> dict[str, list[BaseMessage]]:
         return {"messages": [await bound.ainvoke(state["messages"])]}
 
-    builder = StateGraph(MessagesState)
+    builder: Any = StateGraph(MessagesState)
     builder.add_node("agent", speculation.model_node(call_model) if speculation else call_model)
     builder.add_node("tools", speculation.tool_node() if speculation else ToolNode(tools))
     builder.add_edge(START, "agent")

@@ -54,7 +54,7 @@ class _Canvas:
     def bar(self, cells: _Cells) -> Text:
         glyphs = [(" ", "")] * self._width
         for (began_s, ended_s), paint in cells.strokes:
-            first = min(int(began_s / self.cell_s), self._width - 1)
+            first = min(round(began_s / self.cell_s), self._width - 1)
             last = max(first + 1, min(round(ended_s / self.cell_s), self._width))
             glyphs[first:last] = [(self.glyph(paint), paint.style)] * (last - first)
         return Text.assemble(*glyphs, no_wrap=True)

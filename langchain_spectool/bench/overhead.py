@@ -1,29 +1,29 @@
 """What a turn costs when model and tools take no time.
 
 A run is one `ainvoke`: the model asks for 1 or 8 tool calls, they run, the model closes. Its time
-is the wall time less what the model spent writing, which only the arms of hits let it do: their
-early runs happen meanwhile, as they would behind any real model, and the committed calls then
-find them landed. What remains is the framework's work and ours, the start of the guesses and
-the plan included.
+is the wall time less what the model spent writing, which only the arms of hits let it do: a draft
+model guesses and the early runs happen meanwhile, as they would beside any real model, and the
+committed calls then find them landed. What remains is the framework's work and ours, the start of
+the draft model and the plan included.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from langchain_spectool._core.guess import Guess
 from langchain_spectool.bench.agents import Form, build
 from langchain_spectool.bench.measure import Arm, Sample, comparable, interleave
 from langchain_spectool.bench.paced import PacedModel, look_ups
 from langchain_spectool.bench.report import Bar, options, progress, publish
 from langchain_spectool.graph.speculation import Source
-from langchain_spectool.speculators.rules import Rules
+from langchain_spectool.speculators.draft_model import DraftModel
 
 FEWEST = 200
 MANY = 8
 """Calls in a turn with many."""
-WRITING_S = 0.02
+WRITING_S = 0.03
 """Seconds the model writes in the arms of hits: several times what the early runs need."""
+DRAFT_S = 0.005
+"""Seconds the draft model takes there: by then the main model has been asked."""
 _FORMS: tuple[Form, ...] = ("plain", "noop", "ours", "graph_plain", "graph_ours")
 
 
@@ -74,7 +74,8 @@ def _arm(form: Form, count: int, *, writing_s: float) -> Arm:
     answer = look_ups(*[0.0] * count)
     model = PacedModel(answer=answer, generation_s=writing_s)
     hits = writing_s > 0 and form == "ours"
-    speculators: list[Source] | None = [Rules(_guessing(answer.tool_calls))] if hits else None
+    draft = DraftModel(PacedModel(answer=answer, generation_s=DRAFT_S))
+    speculators: list[Source] | None = [draft] if hits else None
     agent, speculation = build(form, model, speculators)
 
     async def once() -> Sample:
@@ -91,8 +92,3 @@ def _arm(form: Form, count: int, *, writing_s: float) -> Arm:
         speculation=speculation,
         hits=count if hits else 0,
     )
-
-
-def _guessing(expected: Sequence[Any]) -> Callable[[Sequence[Any]], list[Guess]]:
-    guesses = [Guess(tool=call["name"], args=call["args"]) for call in expected]
-    return lambda messages: guesses if messages[-1].type == "human" else []

@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -58,7 +58,7 @@ def options(
 
 
 @contextmanager
-def progress(name: str, steps: int) -> Iterator[Callable[[], None]]:
+def progress(name: str, steps: int) -> Generator[Callable[[], None]]:
     """Show a bar on stderr, where that is a terminal; yields what moves it by one step."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as shown:

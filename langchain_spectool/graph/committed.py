@@ -7,8 +7,10 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from langchain_spectool._core.contracts import Contract
+from langchain_spectool._core.turn import Turn
 from langchain_spectool._runtime import runs
 from langchain_spectool._runtime.claims import BookedCall, Received
+from langchain_spectool._runtime.runs import Run
 from langchain_spectool.graph.early import body_key
 from langchain_spectool.graph.proxy import proxy
 
@@ -29,11 +31,13 @@ class CommittedCallScope:
         self._booked = booked
         self._contract = contract
         self._writes = writes
+        self._writing: Run | None = None
+        """The entry that knows of the write while it goes on."""
 
     def begin(self, request: ToolCallRequest) -> ToolCallRequest:
         """Return the request to hand on: with a stand-in tool if a flight may answer it."""
-        if self._writes and (run := runs.find(self._control)):
-            run.write_began(None if self._booked is None else self._booked.turn)
+        if self._writes:
+            self._writing = runs.write_began(self._control, self._turn)
         if self._booked is None:
             return request
         served = self._booked.begin()
@@ -46,8 +50,12 @@ class CommittedCallScope:
         """Note that the call is over."""
         if self._booked is not None:
             self._booked.end()
-        if self._writes and (run := runs.find(self._control)):
-            run.write_ended(None if self._booked is None else self._booked.turn)
+        if self._writing is not None:
+            runs.write_ended(self._writing, self._control, self._turn)
+
+    @property
+    def _turn(self) -> Turn | None:
+        return None if self._booked is None else self._booked.turn
 
 
 class _ClaimingBody:

@@ -23,7 +23,7 @@ from langsmith import run_helpers
 from langchain_spectool._core.contracts import Contract
 from langchain_spectool._core.flight import Outcome
 from langchain_spectool._core.keys import prepared
-from langchain_spectool._runtime.claims import off_the_loop
+from langchain_spectool._runtime.steps import off_the_loop
 from langchain_spectool._runtime.turn_scope import EarlyRun
 from langchain_spectool.graph.isolation import (
     Taint,
@@ -76,9 +76,10 @@ def _refuse(tool: BaseTool, reason: str) -> None:
 class _Recorder:
     """Stands where the body stood: keeps the values it got and the raw value it returned."""
 
-    def __init__(self, tool: BaseTool, contract: Contract) -> None:
+    def __init__(self, tool: BaseTool, contract: Contract, taint: Taint) -> None:
         self._tool = tool
         self._contract = contract
+        self._taint = taint
         self.key: str | None = None
         self.token: object = None
         self.reached = False
@@ -103,7 +104,7 @@ class _Recorder:
         return value
 
     def _begin(self, values: Mapping[str, Any]) -> Callable[[], object] | None:
-        self.reached = True
+        self.reached = self._taint.in_body = True
         self.key = body_key(self._tool, self._contract, values)
         freshness = self._contract.freshness
         if freshness is None:
@@ -126,7 +127,7 @@ def early_run(
     for name in structure.runtime_parameters:
         given[name] = early_tool_runtime(around.runtime, config, taint)
     call = {"name": tool.name, "args": given, "id": "speculation", "type": "tool_call"}
-    recorder = _Recorder(tool, contract)
+    recorder = _Recorder(tool, contract, taint)
     stand_in = proxy(tool, recorder, callbacks=False)
 
     def run() -> Outcome:

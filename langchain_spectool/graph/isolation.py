@@ -25,6 +25,9 @@ class Taint:
     def __init__(self) -> None:
         """Start clean."""
         self.reasons: list[str] = []
+        self.in_body = False
+        """Whether the tool's body has begun: before it LangChain itself reads every field of a
+        `ToolRuntime`, when it validates the arguments."""
 
     def mark(self, reason: str) -> None:
         """Note `reason`; the run may go on, its result is dropped."""
@@ -62,29 +65,29 @@ class _Untouchable:
 
 
 _OPEN = frozenset({"context", "control"})
+_OPEN_TO_TOOLS = frozenset({"context", "config"})
 
 
 class _EarlyRuntime(Runtime[Any]):
     """A runtime of which only the context may be touched."""
 
     def __getattribute__(self, name: str) -> Any:  # noqa: ANN401 - any field
-        if name.startswith("_") or name in _OPEN:
-            return object.__getattribute__(self, name)
-        return _stop(self, name)
+        return _touched(self, name, _OPEN)
 
 
 class _EarlyToolRuntime(ToolRuntime[Any, Any]):
     """A tool runtime of which only the context and the config may be touched."""
 
     def __getattribute__(self, name: str) -> Any:  # noqa: ANN401 - any field
-        if name.startswith("_") or name in {"context", "config"}:
-            return object.__getattribute__(self, name)
-        return _stop(self, name)
+        return _touched(self, name, _OPEN_TO_TOOLS)
 
 
-def _stop(runtime: object, name: str) -> NoReturn:
-    taint = cast("Taint", object.__getattribute__(runtime, "_spectool_taint"))
-    taint.stop(f"touched `runtime.{name}`")
+def _touched(runtime: object, name: str, may_be: frozenset[str]) -> Any:  # noqa: ANN401 - any field
+    if not name.startswith("_") and name not in may_be:
+        taint = cast("Taint", object.__getattribute__(runtime, "_spectool_taint"))
+        if taint.in_body:
+            taint.stop(f"touched `runtime.{name}`")
+    return object.__getattribute__(runtime, name)
 
 
 def early_runtime(runtime: object, taint: Taint) -> Runtime[Any]:
@@ -100,11 +103,17 @@ def early_runtime(runtime: object, taint: Taint) -> Runtime[Any]:
 
 def early_tool_runtime(runtime: object, config: RunnableConfig, taint: Taint) -> object:
     """Return what a tool that asks for a `ToolRuntime` gets early."""
-    early = object.__new__(_EarlyToolRuntime)
-    object.__setattr__(early, "context", getattr(runtime, "context", None))
-    object.__setattr__(early, "config", config)
+    early: ToolRuntime[Any, Any] = object.__new__(_EarlyToolRuntime)
+    early.state, early.tools = {}, []
+    early.context, early.config = getattr(runtime, "context", None), config
+    early.stream_writer = _no_writer
+    early.tool_call_id = early.store = early.execution_info = early.server_info = None
     object.__setattr__(early, "_spectool_taint", taint)
     return early
+
+
+def _no_writer(_: object) -> None:
+    """Fill a field; the body that looks at it is stopped."""
 
 
 class _ChildRuns(BaseCallbackHandler):

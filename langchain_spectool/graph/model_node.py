@@ -3,7 +3,7 @@
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import fields, is_dataclass
 from typing import Any, Self, cast
@@ -11,8 +11,8 @@ from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence, ensure_config
 from langchain_core.runnables.config import set_config_context
 from langchain_core.runnables.utils import coro_with_context
 from langgraph.types import Command
@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from langchain_spectool.graph.deltas import StreamStep
 from langchain_spectool.graph.model_turn import ModelTurn
 from langchain_spectool.graph.speculation import Speculation
-from langchain_spectool.graph.tap import Tap, tapped
+from langchain_spectool.graph.tap import Tap, tapped, tapping
 
 Node = Callable[..., Any]
 
@@ -40,6 +40,8 @@ def model_node(
     if isinstance(node, BaseChatModel):
         bound = node.bind_tools(speculation.tools)
         return SpeculativeModelNode(speculation, bound, messages_key=messages_key)
+    if isinstance(node, RunnableSequence):
+        return _wrapped_steps(speculation, cast("RunnableSequence[Any, Any]", node))
     if isinstance(node, Runnable):
         return SpeculativeModelNode(speculation, cast("Runnable[Any, Any]", node))
     if inspect.iscoroutinefunction(node) or inspect.iscoroutinefunction(
@@ -68,6 +70,14 @@ def _wrapped_async(speculation: Speculation, node: Node) -> Node:
             return watched.answered(await node(*args, **kwargs))
 
     return wrapped
+
+
+def _wrapped_steps(
+    speculation: Speculation, sequence: RunnableSequence[Any, Any]
+) -> RunnableSequence[Any, Any]:
+    # LangGraph takes a sequence apart and runs its steps as the node's own: ours stays one.
+    steps = (SpeculativeModelNode(speculation, step) for step in sequence.steps)
+    return RunnableSequence(*steps, name=sequence.name)
 
 
 class SpeculativeModelNode(Runnable[Any, Any]):
@@ -109,6 +119,60 @@ class SpeculativeModelNode(Runnable[Any, Any]):
             answer = await self.inner.ainvoke(self._asked(value), **kwargs)
             return self._update(watched.answered(answer))
 
+    # In `astream_events` LangGraph streams through the steps of a node. A generator shares its
+    # consumer's context variables, so there the tap goes into the config alone.
+
+    def transform(
+        self,
+        input: Iterator[Any],  # noqa: A002 - Runnable's
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Iterator[Any]:
+        """Stream through the inner runnable."""
+        if self.messages_key is not None:
+            yield from super().transform(input, config, **kwargs)
+            return
+        watched, config = self._opened(ensure_config(config), loop=None)
+        with watched:
+            for part in self.inner.transform(input, config, **kwargs):
+                yield watched.heard(part)
+
+    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002, ANN401 - Runnable's
+        """Stream from the inner runnable."""
+        if self.messages_key is None:
+            return self.transform(iter([input]), config, **kwargs)
+        return super().stream(input, config, **kwargs)
+
+    async def atransform(
+        self,
+        input: AsyncIterator[Any],  # noqa: A002 - Runnable's
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[Any]:
+        """Stream through the inner runnable, awaiting."""
+        if self.messages_key is not None:
+            async for part in super().atransform(input, config, **kwargs):
+                yield part
+            return
+        loop = asyncio.get_running_loop()
+        watched, config = self._opened(ensure_config(config), loop=loop)
+        with watched:
+            async for part in self.inner.atransform(input, config, **kwargs):
+                yield watched.heard(part)
+
+    def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002, ANN401 - Runnable's
+        """Stream from the inner runnable, awaiting."""
+        if self.messages_key is None:
+            return self.atransform(_once(input), config, **kwargs)
+        return super().astream(input, config, **kwargs)
+
+    def _opened(
+        self, config: RunnableConfig, *, loop: asyncio.AbstractEventLoop | None
+    ) -> tuple["_Watched", RunnableConfig]:
+        with set_config_context(config) as context:
+            watched = context.run(_Watched, self.speculation, loop=loop, config=config)
+        return watched, watched.config or config
+
     def _asked(self, state: Any) -> Any:  # noqa: ANN401 - any state
         if self.messages_key is None or isinstance(state, list):
             return cast("list[Any]", state)
@@ -118,6 +182,10 @@ class SpeculativeModelNode(Runnable[Any, Any]):
 
     def _update(self, answer: Any) -> Any:  # noqa: ANN401 - the inner runnable's own
         return answer if self.messages_key is None else {self.messages_key: [answer]}
+
+
+async def _once(value: Any) -> AsyncIterator[Any]:  # noqa: ANN401 - Runnable's
+    yield value
 
 
 def watched_model(speculation: Speculation, model: BaseChatModel) -> BaseChatModel:
@@ -170,22 +238,36 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 class _Watched:
     """A turn around a node: opened at its model's call, planned with what the node returns."""
 
-    def __init__(self, speculation: Speculation, *, loop: asyncio.AbstractEventLoop | None) -> None:
+    def __init__(
+        self,
+        speculation: Speculation,
+        *,
+        loop: asyncio.AbstractEventLoop | None,
+        config: RunnableConfig | None = None,
+    ) -> None:
         self._speculation = speculation
         self._turn = speculation.begin_turn(None, loop=loop)
+        self._tap = None if self._turn is None else speculation.node_tap(self._turn)
         self._tapped: AbstractContextManager[None] | None = None
         self._answer: AIMessage | None = None
+        self.config = config if config is None or self._tap is None else tapping(config, self._tap)
+        """The given config with the tap in it, which then listens nowhere else."""
 
     def __enter__(self) -> Self:
-        if self._turn is not None:
-            tap = self._speculation.node_tap(self._turn)
-            self._tapped = tapped(tap)
+        if self._tap is not None and self.config is None:
+            self._tapped = tapped(self._tap)
             self._tapped.__enter__()
         return self
 
+    def heard(self, part: Any) -> Any:  # noqa: ANN401 - the node's own
+        """Take a part of what the node streams."""
+        whole = None if isinstance(part, AIMessageChunk) else answer_in(part)
+        self._answer = whole or self._answer
+        return part
+
     def answered(self, output: Any) -> Any:  # noqa: ANN401 - the node's own
         if self._turn is not None:
-            self._answer = answer_in(output) or self._turn.answer
+            self._answer = answer_in(output)
         return output
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -196,7 +278,7 @@ class _Watched:
         if kind is not None:
             self._turn.abandon()
         elif self._turn.request is not None:
-            self._speculation.end_turn(self._turn, self._answer)
+            self._speculation.end_turn(self._turn, self._answer or self._turn.answer)
 
 
 def answer_in(output: object) -> AIMessage | None:

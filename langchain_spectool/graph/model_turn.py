@@ -73,10 +73,14 @@ class ModelTurn:
                 self.scope.sample(job, around.context.copy())
 
     def _sample(self, speculator: Speculator, request: TurnRequest, number: int) -> Job:
+        deadline_s = self.scope.clock() + speculator.timeout_s
+
         def run() -> None:
             try:
                 silence()
                 for guess in speculator.guess(request, number):
+                    if self.scope.clock() >= deadline_s:  # a thread cannot be cancelled
+                        return
                     self.offer(guess, speculator.name, number)
             except Exception as error:  # noqa: BLE001 - a speculator's failure is a miss
                 self._failed(speculator.name, error)
@@ -95,7 +99,6 @@ class ModelTurn:
             run=run,
             arun=arun,
             done=_nothing,
-            expired=_nothing,
         )
 
     def offer(self, guess: Guess, source: str, sample: int) -> Flight | None:

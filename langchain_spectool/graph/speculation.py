@@ -168,7 +168,9 @@ class Speculation:
             return ToolBook(tools, judge, blocking=loop is None)
 
         turn = ModelTurn(
-            scope=TurnScope(place, driver, self.policy, self.emit, self._airborne),
+            scope=TurnScope(
+                place, driver, self.policy, self.emit, self._airborne, shadow=mode == "shadow"
+            ),
             book=book(self.tools if asked is None else asked.tools),
             sampling=self._sampling,
             listening=self._listening,

@@ -115,20 +115,21 @@ class ForcingTap(Tap, _StreamingCallbackHandler[Any]):
 @contextlib.contextmanager
 def tapped(tap: Tap) -> Generator[None]:
     """Add `tap` to the callbacks that runs started in this block inherit."""
-    config = var_child_runnable_config.get()
-    changed: RunnableConfig = {**(config or {})}  # pyright: ignore[reportAssignmentType]
-    callbacks = changed.get("callbacks")
-    if isinstance(callbacks, BaseCallbackManager):
-        manager = callbacks.copy()
-        manager.add_handler(tap, inherit=True)
-        changed["callbacks"] = manager
-    else:
-        changed["callbacks"] = [*(callbacks or ()), tap]
-    token = var_child_runnable_config.set(changed)
+    token = var_child_runnable_config.set(tapping(var_child_runnable_config.get() or {}, tap))
     try:
         yield
     finally:
         var_child_runnable_config.reset(token)
+
+
+def tapping(config: RunnableConfig, tap: Tap) -> RunnableConfig:
+    """Return `config` with `tap` among the callbacks that its runs inherit."""
+    callbacks = config.get("callbacks")
+    if isinstance(callbacks, BaseCallbackManager):
+        manager = callbacks.copy()
+        manager.add_handler(tap, inherit=True)
+        return {**config, "callbacks": manager}
+    return {**config, "callbacks": [*(callbacks or ()), tap]}
 
 
 def caller_streams(model: object) -> bool:

@@ -17,6 +17,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langchain_spectool import Event, Guess, Observer, Policy, Speculation, TurnRequest
 from langchain_spectool.testing import RecordingObserver, ScriptedModel, Turn
 
+WAYS: tuple["Way", ...] = ("ainvoke", "invoke")
 Form = Literal["create_agent", "graph"]
 Way = Literal["ainvoke", "invoke"]
 Shape = dict[str, Any]
@@ -24,7 +25,7 @@ Shape = dict[str, Any]
 
 THINKS_S = 1.0
 """Virtual seconds a model takes for a turn; a blocking one waits for the guesses instead."""
-PATIENCE_S = 5.0
+PATIENCE_S = 1.5
 """Real seconds after which a blocking model stops waiting for guesses that do not come."""
 
 HELLO: Mapping[str, Any] = {"messages": [HumanMessage("hi", id="hi")]}
@@ -117,6 +118,13 @@ class Scene:
     """Options of `create_agent` and `compile`."""
     schema: type[Any] = MessagesState
 
+    def add(self, middleware: Any, where: str) -> None:
+        """Put another middleware `outside` or `inside` of ours."""
+        if where == "outside":
+            self.middleware = [*self.middleware, middleware]
+        else:
+            self.inner = [*self.inner, middleware]
+
     def model(self, cue: Callable[[list[BaseMessage]], None] | None = None) -> CuedModel:
         """Return the scene's model; without a `cue` a blocking one answers at once."""
         takes_s = THINKS_S if self.way == "ainvoke" else 0.0
@@ -175,7 +183,9 @@ class Rehearsal:
             policy=policy,
             observers=[self.log, *observers],
         )
-        self.model = scene.model(self.oracle.wait)
+        can_run = any(each.early for each in self.spec.explain())
+        asked = can_run and self.oracle in self.spec.speculators
+        self.model = scene.model(self.oracle.wait if asked else None)
         self.agent = scene.agent(self.spec, self.model)
 
     async def run(self, config: Any = None, **inputs: Any) -> Outcome:

@@ -1,6 +1,7 @@
 """Runs one arm and keeps all that anybody could have seen of it, in a comparable form."""
 
 import asyncio
+import itertools
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -24,6 +25,8 @@ MOST_RESUMES = 6
 _DRAIN_S = 1_000.0
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b")
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
+_RECEIVED = re.compile(r"(?<=input_value=).*?(?=, input_type=)")
+"""What pydantic shows of a value, which may be the times in an injected runtime."""
 _MISSING = "(missing)"
 
 
@@ -191,7 +194,7 @@ class SpanTracer(BaseTracer):
 
 def span(run: Run, names: "Names") -> tuple[Any, ...]:
     """Return a run and its children, in an order that does not depend on timing."""
-    error = None if run.error is None else run.error.split("\n\n")[0]
+    error = None if run.error is None else run.error.partition("Traceback (most recent call last)")[0]
     happened = [(event["name"], names.plain(event.get("kwargs"))) for event in run.events]
     return (
         run.name,
@@ -254,14 +257,15 @@ class Names:
         if is_dataclass(value) and not isinstance(value, type):
             shown = {f.name: self.plain(getattr(value, f.name, None)) for f in fields(value)}
             return (type(value).__name__, shown)
-        return _ADDRESS.sub("0x", self._text(repr(value)))
+        return self._text(repr(value))
 
     def _message(self, message: BaseMessage) -> Any:
         shown = {name: self.plain(item) for name, item in message}
         return (type(message).__name__, shown)
 
     def _text(self, text: str) -> str:
-        return _ID.sub(lambda found: self._ids.get(found[0], "<id>"), text)
+        known = _ID.sub(lambda found: self._ids.get(found[0], "<id>"), text)
+        return _RECEIVED.sub("...", _ADDRESS.sub("0x", known))
 
 
 def _messages(value: Any) -> Iterator[BaseMessage]:
@@ -337,7 +341,21 @@ def _streams(spec: AgentSpec, events: Sequence[Any], names: Names) -> Any:
         group = (namespace, mode, key)
         shown[group] = (names.plain(namespace), mode, label)
         groups.setdefault(group, []).append(plain)
-    return ordered((shown[group], sequence) for group, sequence in groups.items())
+    return ordered((shown[group], _calmed(sequence)) for group, sequence in groups.items())
+
+
+def _calmed(sequence: list[Any]) -> list[Any]:
+    """Order the updates of one step, whose tasks run at once, in a way that is not timing."""
+    runs = [[*run] for _, run in itertools.groupby(sequence, _updated)]
+    return [each for run in runs for each in (ordered(run) if _updated(run[0]) else run)]
+
+
+def _updated(event: Any) -> str:
+    """Return the node that an event updates, or nothing if it is another kind of event."""
+    chunk = event
+    if isinstance(event, tuple) and event[0] == "on_chain_stream":
+        chunk = event[-1].get("chunk")
+    return next(iter(chunk)) if isinstance(chunk, dict) and len(chunk) == 1 else ""
 
 
 def _task_of(mode: str, payload: Any, plain: Any) -> tuple[Any, Any]:
@@ -352,16 +370,7 @@ def _task_of(mode: str, payload: Any, plain: Any) -> tuple[Any, Any]:
         return payload["tool_call_id"], payload["tool_call_id"]
     if mode == "custom":
         return repr(plain), None
-    if mode == "updates":
-        who = repr([*payload]) + repr(sorted(_call_ids(payload)))
-        return who, who
     return None, None
-
-
-def _call_ids(value: Any) -> Iterator[str]:
-    for message in _messages(value):
-        if found := getattr(message, "tool_call_id", None):
-            yield found
 
 
 def _run_trees(events: Sequence[Mapping[str, Any]], names: Names) -> Any:
@@ -378,7 +387,7 @@ def _run_trees(events: Sequence[Mapping[str, Any]], names: Names) -> Any:
             (e["event"], e["name"], e["tags"], names.plain(e["metadata"]), names.plain(e["data"]))
             for e in runs[run_id]
         ]
-        return (own, ordered(tree(child) for child in children.get(run_id, ())))
+        return (_calmed(own), ordered(tree(child) for child in children.get(run_id, ())))
 
     roots = children.get(None, [])
     lost = [key for key in children if key is not None and key not in runs]

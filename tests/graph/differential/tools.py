@@ -219,10 +219,10 @@ def _loose(run: Body, arun: Body) -> tuple[Any, Any]:
 
 
 def _runtime(run: Body, arun: Body) -> tuple[Any, Any]:
-    def func(q: str, runtime: ToolRuntime, n: int = 1) -> Any:
+    def func(q: str, runtime: ToolRuntime[Any, Any], n: int = 1) -> Any:
         return run({"q": q, "n": n, "runtime": runtime})
 
-    async def coroutine(q: str, runtime: ToolRuntime, n: int = 1) -> Any:
+    async def coroutine(q: str, runtime: ToolRuntime[Any, Any], n: int = 1) -> Any:
         return await arun({"q": q, "n": n, "runtime": runtime})
 
     return func, coroutine
