@@ -13,7 +13,8 @@ from typing import Any
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
-from langchain_spectool import Contract, Guess, Rules, Speculation, SpeculativeToolNode
+from langchain_spectool import Guess, Rules, Speculation, SpeculativeToolNode
+from langchain_spectool._core.contracts import Contract
 from langchain_spectool._core.guess import Candidate
 from langchain_spectool._core.keys import prepared
 from langchain_spectool._core.turn import CommittedCall
@@ -94,9 +95,7 @@ class PrefillingSpeculation(Speculation):
             runtime=(config.get("configurable") or {}).get(RUNTIME),
             context=detached_context(),
         )
-        flight = scope.offer(
-            candidate, lambda: early_run(tool, args, CONTRACT, structure, around)
-        )
+        flight = scope.offer(candidate, lambda: early_run(tool, args, CONTRACT, structure, around))
         run = runs.find(control)
         if flight is None or run is None or flight not in run.aloft:
             return None
@@ -121,7 +120,8 @@ class PrefillingSpeculation(Speculation):
             ]
         )
         booked = BookedCall(run, scope.turn, scope.turn.bookings[0], self._count)
-        return CommittedCallScope(scope.place.control, booked=booked, contract=CONTRACT, writes=False)
+        control = scope.place.control
+        return CommittedCallScope(control, booked=booked, contract=CONTRACT, writes=False)
 
     def _count(self, event: Any) -> None:
         COUNTS["served"] += event.kind == "claim" and event.verdict in ("hit", "joined")

@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from langchain_spectool._core.contracts import Contract
     from langchain_spectool._core.events import Event
     from langchain_spectool._core.guess import Guess, TurnRequest
     from langchain_spectool._core.keys import call_key
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from langchain_spectool._core.ports import Observer, Speculator
     from langchain_spectool.errors import SpectoolError
     from langchain_spectool.graph.declare import explain, speculatable, why_not
+    from langchain_spectool.graph.mcp_trust import from_mcp
     from langchain_spectool.graph.middleware import SpeculationMiddleware
     from langchain_spectool.graph.model_node import SpeculativeModelNode
     from langchain_spectool.graph.speculation import Speculation
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from langchain_spectool.telemetry.log import LogObserver
 
 __all__ = [
-    "Contract",
     "DraftModel",
     "EarlyDispatch",
     "Event",
@@ -44,12 +43,12 @@ __all__ = [
     "TurnRequest",
     "call_key",
     "explain",
+    "from_mcp",
     "speculatable",
     "why_not",
 ]
 
 _HOMES = {
-    "Contract": "_core.contracts",
     "DraftModel": "speculators.draft_model",
     "EarlyDispatch": "speculators.early_dispatch",
     "Event": "_core.events",
@@ -67,6 +66,7 @@ _HOMES = {
     "TurnRequest": "_core.guess",
     "call_key": "_core.keys",
     "explain": "graph.declare",
+    "from_mcp": "graph.mcp_trust",
     "speculatable": "graph.declare",
     "why_not": "graph.declare",
 }

@@ -10,8 +10,9 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage
 from pytest_examples import find_examples
 
-from langchain_spectool import Contract, Policy
+from langchain_spectool import Policy
 from langchain_spectool._core import verdicts
+from langchain_spectool._core.contracts import Contract
 from langchain_spectool.telemetry.report import Report
 from langchain_spectool.testing import ScriptedModel, text
 

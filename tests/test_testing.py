@@ -382,7 +382,7 @@ def test_call_ids_count_up_behind_their_prefix() -> None:
 def test_the_observer_keeps_events_in_order() -> None:
     """What was observed first comes first."""
     observer = RecordingObserver()
-    events = [Event(kind="turn_started", at_s=1.0), Event(kind="turn_ended", at_s=2.0)]
+    events = [Event(kind="turn_committed", at_s=1.0), Event(kind="turn_ended", at_s=2.0)]
     for event in events:
         observer.on_event(event)
     assert observer.events == events

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 EventKind = Literal[
-    "turn_started",
     "guess",
     "landed",
     "turn_committed",

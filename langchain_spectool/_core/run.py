@@ -191,7 +191,7 @@ class RunMachine:
         if booking.claimed or turn not in self.turns:
             return Claim(action="run", verdict="no_guess")
         booking.claimed = True
-        contract = _shared_under(turn, booking)
+        contract = shared_under(turn, booking)
         if contract is not None and body_key is not None:
             equal = self._equal(turn.scope, body_key, now_s)
             if equal is None:
@@ -230,6 +230,12 @@ class RunMachine:
         flight.answers -= 1
         discard = _only(self._drop([flight], "changed"))
         return Claim(action="run", verdict="changed", flight=flight, discard=discard)
+
+    def returned(self, flight: Flight) -> list[Discard]:
+        """A call was cancelled before it had the value it was served."""
+        flight.answers -= 1
+        wanted = flight.taken or flight.contract.deterministic
+        return [] if wanted else self._drop([flight], "cancelled")
 
     def forsake(self, flight: Flight) -> list[Discard]:
         """A waiting call was cancelled; the flight goes on only while others want it."""
@@ -372,7 +378,7 @@ def _only(discards: Sequence[Discard]) -> Discard | None:
     return discards[0] if discards else None
 
 
-def _shared_under(turn: Turn, booking: Booking) -> Contract | None:
+def shared_under(turn: Turn, booking: Booking) -> Contract | None:
     """Return the contract by which an unplanned position may share an equal call's result."""
     contract = booking.call.contract
     unplanned = booking.flight is None and booking.verdict != "fenced" and not turn.shadow

@@ -72,7 +72,6 @@ IdleReason = Literal[
     "not_streaming",
     "no_speculators",
     "no_guesses",
-    "truncated",
 ]
 """Why a turn started no early run at all."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from langchain_spectool._core.events import Event
 from langchain_spectool._core.flight import Flight, Outcome
-from langchain_spectool._core.run import Claim
+from langchain_spectool._core.run import Claim, shared_under
 from langchain_spectool._core.turn import Booking, Turn
 from langchain_spectool._core.verdicts import ClaimVerdict
 from langchain_spectool._runtime.landing import Landing
@@ -59,9 +59,7 @@ class BookedCall:
         """Note that the committed call starts; return whether a flight may answer it."""
         booking = self.booking
         booking.began_s = self.clock()
-        contract = booking.call.contract
-        shares = contract is not None and contract.deterministic and booking.verdict != "fenced"
-        if booking.flight is None and not shares:
+        if booking.flight is None and shared_under(self.turn, booking) is None:
             self.claimed(booking.verdict)
             return False
         return True
@@ -208,7 +206,12 @@ class _Claiming:
         outcome = flight.outcome
         if flight.contract.freshness is None or outcome is None:
             return claim
-        token = yield from self._looked(flight)
+        try:
+            token = yield from self._looked(flight)
+        except GeneratorExit:
+            with self._run.lock:
+                self._run.act(self._run.machine.returned(flight))
+            raise
         try:
             same = not isinstance(token, Raised) and bool(token == outcome.token)
         except Exception:  # noqa: BLE001 - tokens that cannot be compared are not the same
@@ -241,6 +244,7 @@ class _Claiming:
                 self._run.aloft.pop(flight, None)
                 if not copied:
                     flight.state = "failed"  # this call has the value itself: no other may
+                self._run.act(())
         if claim.action != "serve":
             self._call.claimed(claim.verdict, flight)
             return None
@@ -267,10 +271,10 @@ class _Claiming:
         if lead is None:
             return
         with self._run.lock:
-            lead.waiters = max(0, lead.waiters - 1)
-            self._run.machine.landed(lead, outcome, self._clock())
             if aloft := self._run.aloft.pop(lead, None):
                 aloft.landing.land(outcome)
+            lead.waiters = max(0, lead.waiters - 1)
+            self._run.machine.landed(lead, outcome, self._clock())
             self._run.act(())
 
     @contextlib.contextmanager

@@ -91,5 +91,5 @@ class DaemonPool:
 POOL = DaemonPool(64)
 """The process's pool for early runs and sync speculators."""
 
-if hasattr(os, "register_at_fork"):
+if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows does not fork
     os.register_at_fork(after_in_child=POOL._reset)  # pyright: ignore[reportPrivateUsage] # noqa: SLF001

@@ -65,17 +65,12 @@ class Run:
         self.last_s = time.monotonic()
 
     def act(self, discards: Sequence[Discard | None]) -> None:
-        """Do what the machine answered: stop flights, wake who waits, tell who watches.
-
-        A flight is told of once, here, unless a call takes its value.
-        """
+        """Do what the machine answered: stop flights, wake who waits, tell who watches."""
         with self.lock:
             ended = [gone for scope in [*self._finished] for gone in self._end(scope)]
             news = [d for d in (*discards, *ended) if d is not None and d.flight in self.aloft]
             if self.machine.idle and not self.over:
                 self._leave()
-                known = {discard.flight for discard in news}
-                news += [self._left(flight) for flight in self.aloft if flight not in known]
             told = [(self.aloft.pop(discard.flight), discard) for discard in news]
             for aloft, _ in told:
                 if aloft.ticket is not None:
@@ -86,14 +81,10 @@ class Run:
 
     def _end(self, scope: Hashable) -> Sequence[Discard]:
         # Who still waits is about to be cancelled, or cannot be: neither shall run a body instead.
-        if any(flight.waiters and flight.scope == scope for flight in self.aloft):
+        if any(f.taken and not f.shadow and f.scope == scope for f in self.aloft):
             return ()
         self._finished.discard(scope)
         return self.machine.end(scope)
-
-    def _left(self, flight: Flight) -> Discard:
-        flight.state = "cancelled"
-        return Discard(flight, "run_ended")
 
     def write_began(self, turn: Turn | None) -> None:
         """An undeclared call of `turn` starts."""
@@ -108,6 +99,7 @@ class Run:
     def open(self, turn: Turn, at_end: AtEnd | None) -> None:
         """Begin `turn`, and have its scope finished when `at_end` says so."""
         with self.lock:
+            self._finished.discard(turn.scope)
             self.act(self.machine.open(turn))
             if at_end is not None and turn.scope not in self._watched:
                 self._watched.add(turn.scope)
@@ -270,5 +262,5 @@ def _forget_all() -> None:
     _runs.clear()
 
 
-if hasattr(os, "register_at_fork"):
+if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows does not fork
     os.register_at_fork(after_in_child=_forget_all)

@@ -12,7 +12,7 @@ from langchain_spectool._core.events import Event
 from langchain_spectool._core.flight import Flight, Outcome
 from langchain_spectool._core.guess import Candidate
 from langchain_spectool._core.policy import Policy
-from langchain_spectool._core.run import InFlight
+from langchain_spectool._core.run import InFlight, shared_under
 from langchain_spectool._core.turn import CommittedCall, Discard, Phase, Turn
 from langchain_spectool._core.verdicts import GuessVerdict
 from langchain_spectool._runtime import runs
@@ -175,13 +175,13 @@ class TurnScope:
     def _landed(self, run: Run, flight: Flight, outcome: Outcome) -> None:
         now_s = self.clock()
         with run.lock:
+            if aloft := run.aloft.get(flight):
+                aloft.landing.land(outcome)
             news = flight.state == "running" and outcome.state != "cancelled"
             discard = run.machine.landed(flight, outcome, now_s)
             if news:
                 started_s, detail = flight.started_s, outcome.detail
                 self._event("landed", flight.state, flight, started_s=started_s, detail=detail)
-            if aloft := run.aloft.get(flight):
-                aloft.landing.land(outcome)
             run.act((discard,))
 
     # --- the answer
@@ -189,7 +189,8 @@ class TurnScope:
     def commit(self, calls: Sequence[CommittedCall], *, truncated: bool = False) -> None:
         """Make the plan; guesses stop here."""
         shares = any(call.contract is not None and call.contract.deterministic for call in calls)
-        run = self._entered() if shares and not truncated else self._run
+        plans = shares and not (truncated or self.turn.shadow)
+        run = self._entered() if plans else self._run
         now_s = self.clock()
         self._close("committed", now_s)
         run = self._run if run is None else run
@@ -216,7 +217,7 @@ class TurnScope:
         matters = any(
             booking.flight is not None
             or booking.verdict == "shadow_hit"
-            or (booking.call.contract is not None and booking.call.contract.deterministic)
+            or shared_under(self.turn, booking) is not None
             for booking in self.turn.bookings
         )
         if not matters:

@@ -1,10 +1,12 @@
 """Runs the arms of a comparison in turns, in one process, and checks that they agree."""
 
 import asyncio
+import gc
 import math
 import random
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,6 +59,8 @@ def interleave(
 ) -> None:
     """Run every arm once unmeasured, then `repeats` times, in a new order each time.
 
+    No arm pays for another's garbage, nor for the collector's walks through all that is imported.
+
     Raises:
         RuntimeError: An arm gave other messages than the other arms of its task, or other
             numbers of hits than it must; then its times mean nothing.
@@ -64,10 +68,11 @@ def interleave(
     known: dict[str, Comparable] = {}
     order = [*arms]
     shuffle = random.Random(0).shuffle  # noqa: S311 - a fair order, no secret
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
+    with asyncio.Runner(loop_factory=loop_factory) as runner, _frozen_heap():
         for number in range(repeats + 1):
             shuffle(order)
             for arm in order:
+                gc.collect()
                 sample = arm.run(runner)
                 _check_answers(arm, sample, known)
                 if number:
@@ -75,6 +80,16 @@ def interleave(
                 advance()
     for arm in arms:
         _check_hits(arm, repeats + 1)
+
+
+@contextmanager
+def _frozen_heap() -> Generator[None]:
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _check_answers(arm: Arm, sample: Sample, known: dict[str, Comparable]) -> None:

@@ -21,8 +21,8 @@ from langgraph.prebuilt import ToolNode
 from langchain_spectool.errors import SpectoolError
 from langchain_spectool.graph.declare import Explanation, explain
 from langchain_spectool.graph.gates import (
-    _reachable,  # pyright: ignore[reportPrivateUsage]
     gated_names,
+    reachable,
 )
 from langchain_spectool.graph.middleware import SpeculationMiddleware
 from langchain_spectool.graph.speculation import Speculation
@@ -147,7 +147,7 @@ def _parts(graph: Any) -> Iterator[object]:  # noqa: ANN401 - as above
         bound: object = node.bound
         for start in (bound, getattr(bound, "func", None), getattr(bound, "afunc", None)):
             if start is not None:
-                yield from _reachable(start)
+                yield from reachable(start)
 
 
 def _tools(parts: Iterable[object]) -> list[BaseTool]:
@@ -180,10 +180,11 @@ def _diagnosis(
     gated = frozenset(gates).union(*(s.gated for s in speculations))
     trusted = frozenset[str]().union(*(s.trusted for s in speculations))
     policy = next((s.policy for s in speculations), None)
+    setting = [_setting(s) for s in speculations] or [_ADD if tools else "no tools are in it"]
     return Diagnosis(
         name=name,
         tools=explain(tools, policy=policy, gated=gated, trust_mcp=trusted),
-        notes=[*(_setting(s) for s in speculations), *notes] if speculations else [_ADD, *notes],
+        notes=[*setting, *notes],
     )
 
 

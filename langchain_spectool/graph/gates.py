@@ -56,7 +56,7 @@ def _innermost(handler: Callable[..., Any]) -> Callable[..., Any] | None:
     """Return the agent's own model call, the one function that all its handlers share."""
     if getattr(handler, "__name__", "") in _MODEL_CALLS:
         return handler
-    for item in _reachable(handler):
+    for item in reachable(handler):
         if getattr(item, "__name__", "") in _MODEL_CALLS:
             return cast("Callable[..., Any]", item)
     return None
@@ -64,7 +64,7 @@ def _innermost(handler: Callable[..., Any]) -> Callable[..., Any] | None:
 
 def _search(innermost: Callable[..., Any]) -> frozenset[str]:
     names: set[str] = set()
-    for item in _reachable(innermost):
+    for item in reachable(innermost):
         names.update(_held_back(item) or ())
     return frozenset(names)
 
@@ -78,7 +78,7 @@ def _held_back(gate: object) -> frozenset[str] | None:
     return None
 
 
-def _reachable(start: object) -> Iterator[object]:
+def reachable(start: object) -> Iterator[object]:
     """Yield what closures, bound methods and tool nodes lead to, each object once."""
     pending, seen = [start], {id(start)}
     while pending and len(seen) < _MOST_OBJECTS:

@@ -206,6 +206,8 @@ class Speculation:
     def tap_for(self, turn: ModelTurn, model: object) -> Tap | None:
         """Return the tap for a turn whose request is known; None if it would hear nothing."""
         if not self._listening:
+            if not self._sampling:
+                turn.idle = "no_speculators"
             return None
         if self._force:
             return ForcingTap(turn)

@@ -82,6 +82,8 @@ class Report:
                 f"{self.serial_s:.2f} s in planned turns"
             ),
         ]
+        if self.errors:
+            lines.append(f"{self.errors} failures of speculation itself, each of them a miss")
         if self.idle:
             reasons = ", ".join(f"{name} {count}" for name, count in sorted(self.idle.items()))
             lines.append(f"turns without early runs: {reasons}")

@@ -40,7 +40,7 @@ class Oracle:
 
     def __init__(self, *turns: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         self._turns = turns
-        self._offered: defaultdict[int, threading.Event] = defaultdict(threading.Event)
+        self._offered: defaultdict[int, threading.Semaphore] = defaultdict(_closed)
 
     def guess(self, request: TurnRequest, sample: int) -> Iterator[Guess]:
         turn = _turn_of(request.messages)
@@ -48,7 +48,7 @@ class Oracle:
             for name, args in self._turns[turn] if turn < len(self._turns) else ():
                 yield Guess(tool=name, args=args)
         finally:
-            self._offered[turn].set()
+            self._offered[turn].release()
 
     async def aguess(self, request: TurnRequest, sample: int) -> AsyncIterator[Guess]:
         for guess in self.guess(request, sample):
@@ -56,7 +56,11 @@ class Oracle:
 
     def wait(self, messages: Sequence[BaseMessage]) -> None:
         """Block until the guesses for the answer to `messages` have been offered."""
-        self._offered[_turn_of(messages)].wait(PATIENCE_S)
+        self._offered[_turn_of(messages)].acquire(timeout=PATIENCE_S)
+
+
+def _closed() -> threading.Semaphore:
+    return threading.Semaphore(0)
 
 
 def _turn_of(messages: Sequence[Any]) -> int:

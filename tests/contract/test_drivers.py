@@ -5,14 +5,16 @@ import contextvars
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from langchain_spectool._runtime.driver import AsyncDriver, Driver, Job, ThreadDriver, Ticket
+from langchain_spectool._runtime.landing import Landing
 from langchain_spectool._runtime.pool import DaemonPool
+from langchain_spectool.testing import VirtualTimeLoop
 
 DRIVERS = ("async", "async_blocking", "thread")
 """Tasks of a loop, blocking jobs handed on by a loop, and threads without a loop."""
@@ -31,7 +33,7 @@ class Bench:
     blocking: bool
     results: list[Any] = field(default_factory=list[Any])
     expired: int = 0
-    finished: threading.Event = field(default_factory=threading.Event)
+    home: Landing[Any] = field(default_factory=Landing[Any])
 
     def job(
         self,
@@ -59,16 +61,14 @@ class Bench:
 
     async def settled(self) -> Any:
         """Wait for one job; return its result."""
-        if isinstance(self.driver, AsyncDriver):
-            with asyncio.get_running_loop().outside_work():  # type: ignore[attr-defined]
-                while not self.results:
-                    await asyncio.sleep(0)
-        assert self.finished.wait(PATIENCE_S)
-        return self.results[-1]
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        with loop.outside_work() if self.blocking else nullcontext():
+            return await self.home.arrival()
 
     def _done(self, result: Any) -> None:
         self.results.append(result)
-        self.finished.set()
+        self.home.land(result)
 
     def _expired(self) -> None:
         self.expired += 1
@@ -176,7 +176,7 @@ async def test_thread_survives_what_a_body_raises() -> None:
     here.start(leave)
     assert await here.settled() is None
     await until(lambda: here.pool.busy == 0)
-    here.finished.clear()
+    here.home = Landing()
     assert here.start(lambda: "next") is not None
     assert await here.settled() == "next"
 
@@ -388,17 +388,21 @@ def _on_a_loop_of_its_own(
 ) -> Ticket:
     """Start a task on a new loop, let it take `steps` steps, and close the loop by hand."""
     loop = asyncio.SelectorEventLoop()
+    tickets: list[Ticket | None] = []
 
-    async def begin() -> Ticket:
+    def begin() -> None:
         job = Job(name="spectool:x", timeout_s=9, run=None, arun=arun, done=results.append)
-        ticket = AsyncDriver(loop).start(job, contextvars.copy_context())
-        assert ticket is not None
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        return ticket
+        tickets.append(AsyncDriver(loop).start(job, contextvars.copy_context()))
+        loop.stop()
 
-    ticket = loop.run_until_complete(begin())
+    loop.call_soon(begin)
+    loop.run_forever()
+    for _ in range(steps):
+        loop.call_soon(loop.stop)
+        loop.run_forever()
     loop.close()
+    ticket = tickets.pop()
+    assert ticket is not None
     return ticket
 
 

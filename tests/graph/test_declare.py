@@ -152,7 +152,9 @@ def test_plain_function_names_the_right_order() -> None:
         speculatable(early=False)(_other_coroutine)  # type: ignore[type-var]
 
 
-@pytest.mark.parametrize("target", ["search", [_make_tool()], int, object()], ids=repr)
+@pytest.mark.parametrize(
+    "target", ["search", [_make_tool()], int, object()], ids=["name", "list", "class", "object"]
+)
 def test_other_things_are_refused(target: Any) -> None:
     """Only tools carry contracts."""
     with pytest.raises(ContractError, match="only a tool or a tool class"):
@@ -252,7 +254,9 @@ def test_a_copy_with_the_same_body_and_name_keeps_the_declaration(update: Any, d
 
 
 @pytest.mark.parametrize(
-    "update", [{"func": _other_body}, {"coroutine": _other_coroutine}, {"name": "other"}], ids=repr
+    "update",
+    [{"func": _other_body}, {"coroutine": _other_coroutine}, {"name": "other"}],
+    ids=["func", "coroutine", "name"],
 )
 def test_a_copy_with_another_body_or_name_loses_the_declaration(update: Any) -> None:
     """Deny by default, and say that there was a declaration."""

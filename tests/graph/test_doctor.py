@@ -106,7 +106,7 @@ def test_graphs_inside_a_graph() -> None:
     builder.add_node("helper", inner)
     builder.add_edge(START, "helper")
     outer, helper = diagnose(builder.compile(name="outer"))
-    assert (outer.name, _verdicts(outer)) == ("outer", {})
+    assert str(outer) == "outer\n  note: no tools are in it"
     assert (helper.name, _verdicts(helper)) == ("helper", {"look": "run"})
 
 

@@ -8,7 +8,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool, StructuredTool, tool
 
 from langchain_spectool import (
-    Contract,
     DraftModel,
     EarlyDispatch,
     Event,
@@ -62,7 +61,6 @@ assert_type(speculatable(StructuredTool.from_function(print)), StructuredTool)
 assert_type(call_key(plain, {"query": "x"}), str | None)
 assert_type(why_not(plain, gated=["plain"]), str | None)
 assert_type(explain([plain])[0].early, bool)
-assert_type(Contract(reuse="run").fresh_for_s, float | None)
 
 
 class Mine:

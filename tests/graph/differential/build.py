@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypedDict, get_args
 
 from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableLambda
@@ -65,6 +66,15 @@ class Tenant:
     tenant: str
 
 
+_VERDICT = {
+    "title": "Verdict",
+    "description": "A structured answer.",
+    "type": "object",
+    "properties": {"words": {"type": "string"}},
+    "required": ["words"],
+}
+
+
 @dataclass(kw_only=True)
 class Built:
     """One arm, ready to run once."""
@@ -78,7 +88,7 @@ class Built:
 
 def build(spec: AgentSpec, arm: Arm) -> Built:
     """Build one arm of `spec`."""
-    world = World()
+    world = World(many=spec.around != "none")
     tools = [build_tool(tool, world, spec) for tool in spec.tools]
     observer = RecordingObserver()
     speculation = None
@@ -93,11 +103,42 @@ def build(spec: AgentSpec, arm: Arm) -> Built:
     options: dict[str, Any] = {"store": store}
     if spec.checkpointer:
         options["checkpointer"] = InMemorySaver()
+    if spec.pause:
+        options["interrupt_before"] = ["tools"]
     forms = {"create_agent": _create_agent, "state_graph": _state_graph, "react": _react}
-    graph = forms[spec.form](spec, world, tools, speculation, options)
+    inner = {"parallel": {}, "nested": {}}.get(spec.around, options)
+    graph = forms[spec.form](spec, world, tools, speculation, inner)
+    if inner is not options:
+        graph = _twice(spec, graph, options)
     return Built(
         graph=graph, world=world, store=store, speculation=speculation, observer=observer
     )
+
+
+def _twice(spec: AgentSpec, agent: Any, options: dict[str, Any]) -> Any:
+    """Return a graph that runs `agent` twice: at once, or one after the other in a node."""
+    key = spec.messages_key
+
+    def inputs(state: Any) -> dict[str, Any]:
+        return {key: [_messages_of(state, key)[0]]}
+
+    def blocking(state: Any) -> dict[str, Any]:
+        return {key: _messages_of(agent.invoke(inputs(state)), key)}
+
+    async def awaiting(state: Any) -> dict[str, Any]:
+        return {key: _messages_of(await agent.ainvoke(inputs(state)), key)}
+
+    node = agent if spec.around == "parallel" else awaiting if spec.clock == "async" else blocking
+    builder = StateGraph(_STATES[spec.state, key], context_schema=Tenant)
+    builder.add_node("left", node)
+    builder.add_node("right", node)
+    builder.add_edge(START, "left")
+    builder.add_edge("left" if spec.around == "nested" else START, "right")
+    return builder.compile(**options)
+
+
+def _messages_of(state: Any, key: str) -> list[Any]:
+    return state[key] if isinstance(state, dict) else getattr(state, key)
 
 
 # --- models and speculators
@@ -105,6 +146,8 @@ def build(spec: AgentSpec, arm: Arm) -> Built:
 
 def _answer(spec: AgentSpec, turn: int) -> AIMessage:
     if turn >= len(spec.turns):
+        if spec.structured:
+            return calls(("Verdict", {"words": f"done after {turn}"}))
         return text(f"done, ann@x.org, after {turn}")
     made = spec.turns[turn]
     requests = [(call.tool, call.args) for call in made.calls]
@@ -114,7 +157,7 @@ def _answer(spec: AgentSpec, turn: int) -> AIMessage:
 
 def _main_model(spec: AgentSpec, world: World, *, fails: bool) -> ScriptedModel:
     def script(messages: list[BaseMessage]) -> Turn:
-        turn = world.turn
+        turn = world.turn_of(messages)
         made = spec.turns[turn] if turn < len(spec.turns) else None
         world.attempts[turn] += 1
         seconds = spec.unit_s * (1 if made is None else made.generation)
@@ -137,12 +180,13 @@ def _source(name: str, spec: AgentSpec, world: World) -> Any:
     if name == "rules":
         return Rules(
             lambda messages: [
-                Guess(tool=guess.tool, args=guess.args) for guess in _guesses(spec, world.turn)
+                Guess(tool=guess.tool, args=guess.args)
+                for guess in _guesses(spec, world.turn_of(messages))
             ]
         )
 
     def script(messages: list[BaseMessage]) -> AIMessage:
-        guessed = _guesses(spec, world.turn)
+        guessed = _guesses(spec, world.turn_of(messages))
         return calls(*((guess.tool, guess.args) for guess in guessed), content="perhaps")
 
     draft = ScriptedModel(
@@ -174,6 +218,7 @@ def _create_agent(
         middleware=[TurnMarker(world), *stack],
         context_schema=Tenant,
         system_prompt="Be brief.",
+        response_format=ToolStrategy(_VERDICT) if spec.structured else None,
         **options,
     )
 
@@ -268,20 +313,20 @@ def _state_graph(
 def _agent_node(spec: AgentSpec, world: World, bound: Any) -> Any:
     key = spec.messages_key
 
-    def messages_of(state: Any) -> list[Any]:
+    def asked(state: Any) -> list[Any]:
         world.begin_turn()
-        return state[key] if isinstance(state, dict) else getattr(state, key)
+        return _messages_of(state, key)
 
     def answered(message: AIMessage) -> dict[str, Any]:
         return {key: [message]}
 
     if spec.node == "chain":
-        return RunnableLambda(messages_of) | bound | RunnableLambda(answered)
+        return RunnableLambda(asked) | bound | RunnableLambda(answered)
     if spec.clock == "sync":
-        return lambda state: answered(bound.invoke(messages_of(state)))
+        return lambda state: answered(bound.invoke(asked(state)))
 
     async def agent(state: Any) -> dict[str, Any]:
-        return answered(await bound.ainvoke(messages_of(state)))
+        return answered(await bound.ainvoke(asked(state)))
 
     return agent
 

@@ -71,7 +71,8 @@ def observe(spec: AgentSpec, arm: Arm) -> Seen:
         config["configurable"] = {"thread_id": "thread"}
     if spec.clock == "async":
         with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-            raw = runner.run(_arun(spec, built, config))
+            # `Runner.run` prints every task when it looks at the signal handler: slow.
+            raw = runner.get_loop().run_until_complete(_arun(spec, built, config))
     else:
         raw = _run(spec, built, config)
     return _seen(spec, built, raw, tracer)
@@ -93,7 +94,7 @@ async def _arun(spec: AgentSpec, built: Built, config: Any) -> Raw:
         # What a failed turn left running ends here, in every arm.
         await asyncio.sleep(_DRAIN_S)
         snapshot = await built.graph.aget_state(config) if spec.checkpointer else None
-        if isinstance(outcome, Exception) or not snapshot or not snapshot.interrupts:
+        if isinstance(outcome, Exception) or snapshot is None or not snapshot.next:
             break
         given = _resume(snapshot.interrupts)
     if spec.checkpointer:
@@ -107,6 +108,8 @@ async def _aplay(
     spec: AgentSpec, graph: Any, given: Any, config: Any, events: list[Any]
 ) -> Any:
     context = Tenant("acme")
+    if spec.around == "batch":
+        return await graph.abatch([given, given], config, context=context)
     if spec.entry == "invoke":
         return await graph.ainvoke(given, config, context=context)
     if spec.entry == "events":
@@ -133,7 +136,7 @@ def _run(spec: AgentSpec, built: Built, config: Any) -> Raw:
             outcome = error
         raw.outcomes.append(outcome)
         snapshot = built.graph.get_state(config) if spec.checkpointer else None
-        if isinstance(outcome, Exception) or not snapshot or not snapshot.interrupts:
+        if isinstance(outcome, Exception) or snapshot is None or not snapshot.next:
             break
         given = _resume(snapshot.interrupts)
     if spec.checkpointer:
@@ -143,6 +146,8 @@ def _run(spec: AgentSpec, built: Built, config: Any) -> Raw:
 
 def _play(spec: AgentSpec, graph: Any, given: Any, config: Any, events: list[Any]) -> Any:
     context = Tenant("acme")
+    if spec.around == "batch":
+        return graph.batch([given, given], config, context=context)
     if spec.entry == "invoke":
         return graph.invoke(given, config, context=context)
     stream = graph.stream(given, config, context=context, stream_mode=MODES, subgraphs=True)
@@ -156,7 +161,9 @@ def _inputs(spec: AgentSpec) -> dict[str, Any]:
     return {spec.messages_key: [("user", "hello, I am ann@x.org")]}
 
 
-def _resume(interrupts: Sequence[Interrupt]) -> Command[Any]:
+def _resume(interrupts: Sequence[Interrupt]) -> Command[Any] | None:
+    if not interrupts:
+        return None  # it only stopped before its tools
     return Command(resume={each.id: _reply(each.value) for each in interrupts})
 
 
@@ -294,7 +301,7 @@ def _seen(spec: AgentSpec, built: Built, raw: Raw, tracer: SpanTracer) -> Seen:
         log=sorted(built.world.log),
         store=ordered((i.namespace, i.key, i.value) for i in built.store.search(())),
         streams=[_streams(spec, part, names) for part in raw.events],
-        spans=[span(run, names) for run in tracer.roots],
+        spans=ordered(span(run, names) for run in tracer.roots),
         hits=0 if report is None else report.hits,
         errors=tuple(f"{e.source}: {e.verdict} {e.detail}" for e in events if e.kind == "error"),
     )
@@ -355,15 +362,16 @@ def _updated(event: Any) -> str:
     chunk = event
     if isinstance(event, tuple) and event[0] == "on_chain_stream":
         chunk = event[-1].get("chunk")
-    return next(iter(chunk)) if isinstance(chunk, dict) and len(chunk) == 1 else ""
+    node = next(iter(chunk)) if isinstance(chunk, dict) and len(chunk) == 1 else ""
+    return "agents" if node in ("left", "right") else node
 
 
 def _task_of(mode: str, payload: Any, plain: Any) -> tuple[Any, Any]:
     """Return what tells an event's task from others, and how to show that."""
     if mode == "messages":
-        metadata = payload[1]
+        message, metadata = payload
         where = [metadata.get(key) for key in ("langgraph_step", "langgraph_node")]
-        return metadata.get("langgraph_checkpoint_ns"), where
+        return (metadata.get("langgraph_checkpoint_ns"), message.id), where
     if mode == "tasks":
         return payload["id"], payload["name"]
     if mode == "tools":

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,6 +10,8 @@ UNIT_S = {"async": 0.1, "sync": 0.001}
 """Seconds of one unit of time: virtual ones under a loop, real ones in threads."""
 LATE = 100
 """Units a call takes that ends its turn: every sibling, in every arm, is done before."""
+SOON = 1
+"""Units such a call takes in a hurry: siblings are cut off."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +23,8 @@ class ToolSpec:
     latency: int = 1
     contract: tuple[str, ...] | None = None
     """Names of contract fields (see `tools.FIELDS`); None for an undeclared tool."""
+    watched: bool = False
+    """Whether the tool has a callback of its own, which writes to the log."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +60,20 @@ class AgentSpec:
     checkpointer: bool = True
     repeat_ids: bool = False
     """Whether the model numbers the calls of each turn from 0, as some do."""
+    pause: bool = False
+    """Whether the graph stops before its tools and is resumed."""
+    hurry: bool = False
+    """Whether a call that ends its turn does so soon, while other calls are cut off; declared
+    tools then take no time, so that hits come no sooner than stock's answers."""
+    around: Literal["none", "parallel", "nested", "batch"] = "none"
+    """Whether two of the agent run: as subgraphs at once, one after the other inside a node, or
+    as a batch. They share their tools and their Speculation."""
 
     middleware: tuple[str, ...] = ()
     """Of `create_agent`, in order; ours stands before number `place`."""
     place: int = 0
+    structured: bool = False
+    """Whether the agent answers in a schema."""
 
     handling: str = "default"
     """Of the tool node: a key of `build.HANDLING`."""
@@ -73,7 +87,8 @@ class AgentSpec:
     @property
     def live(self) -> bool:
         """Whether reads and writes of one turn may see each other: each body runs once."""
-        return self.clock == "async" and "twice" not in self.middleware
+        once = "twice" not in self.middleware and self.around == "none"
+        return self.clock == "async" and once
 
     @property
     def unit_s(self) -> float:
@@ -90,6 +105,8 @@ class World:
     order of their calls, see each other at once.
     """
 
+    many: bool = False
+    """Whether several agents live in it, each at a turn of its own."""
     version: int = 0
     live: int = 0
     pending: int = 0
@@ -97,6 +114,12 @@ class World:
     attempts: Counter[int] = field(default_factory=Counter[int])
     log: list[str] = field(default_factory=list[str])
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def turn_of(self, messages: Sequence[Any]) -> int:
+        """Return which turn a model that was given `messages` is asked for."""
+        if not self.many:
+            return self.turn
+        return sum(message.type == "ai" for message in messages)
 
     def begin_turn(self) -> None:
         """Let the next turn see everything written so far."""

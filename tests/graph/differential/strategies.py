@@ -6,7 +6,9 @@ Only time may differ between the arms, so what stock LangGraph leaves to timing 
   when every sibling is done in every arm, and is the only one of its kind in its turn; where
   it cannot be late (a blocking body, a refusal before the body, a run in threads) it is alone;
 - reads see what was written before their turn began, except live ones (see `World`), which
-  then have no contract that makes a claim wait before the body runs.
+  then have no contract that makes a claim wait before the body runs;
+- a tool whose runs can be seen (it streams, starts runs, ...), or that reads the graph's state,
+  is not declared `deterministic`, its author's word that equal calls may share one run.
 """
 
 from typing import Any
@@ -16,13 +18,15 @@ from hypothesis import strategies as st
 from tests.graph.differential.build import HANDLING
 from tests.graph.differential.specs import AgentSpec, CallSpec, ToolSpec, TurnSpec
 from tests.graph.differential.stacks import EXCLUSIVE, MIDDLEWARE
-from tests.graph.differential.tools import FIELDS, KINDS, QUERIES
+from tests.graph.differential.tools import FIELDS, KINDS, QUERIES, REPEATED
 
 NOBODY = "nobody"
 """A tool that no agent has."""
 _STRICT = frozenset({"none", "types", "type", "value_function"})
 """Handlings under which a call with invalid arguments ends the run."""
 _WAITING = frozenset({"brief", "token", "blind"})
+_COUNTING = frozenset({"fallback", "model_retry", "summary", "approve"})
+"""Middleware whose model calls depend on the turn of the only agent in the world."""
 _READERS = [name for name, kind in KINDS.items() if kind.declarable]
 _WRITERS = [name for name, kind in KINDS.items() if not kind.declarable]
 
@@ -30,60 +34,79 @@ _WRITERS = [name for name, kind in KINDS.items() if not kind.declarable]
 @st.composite
 def agents(draw: st.DrawFn, clock: str) -> AgentSpec:
     """Draw an agent, and how it is run."""
+    around = draw(st.sampled_from(["none"] * 7 + ["parallel", "nested", "batch"]))
     form = draw(st.sampled_from(["create_agent", "create_agent", "state_graph", "react"]))
     entries = ["invoke", "stream"] + ["events"] * (clock == "async")
-    entry = draw(st.sampled_from(entries))
-    kinds = draw(st.lists(st.sampled_from(_READERS), min_size=1, max_size=4, unique=True))
-    kinds += draw(st.lists(st.sampled_from(_WRITERS), max_size=2, unique=True))
-    tools = tuple(draw(_tools(kind, clock)) for kind in kinds)
-    stack = draw(_stacks()) if form == "create_agent" else ()
+    entry = "invoke" if around == "batch" else draw(st.sampled_from(entries))
+    stack = draw(_stacks(around)) if form == "create_agent" else ()
+    alone = around == "none"
     options: dict[str, Any] = {
         "form": form,
         "clock": clock,
         "entry": entry,
-        "tools": tools,
+        "around": around,
+        "tools": draw(_toolboxes(clock, around)),
         "sources": draw(_sources(entry)),
-        "checkpointer": "approve" in stack or draw(_mostly),
+        "checkpointer": "approve" in stack or (around != "batch" and draw(_mostly)),
         "repeat_ids": draw(st.booleans()),
+        "hurry": clock == "async" and draw(st.booleans()),
+        "pause": alone and not draw(_nearly_always),
         "middleware": stack,
         "place": draw(st.integers(0, len(stack))),
+        "structured": form == "create_agent" and not draw(_mostly),
     }
     if form != "create_agent":
         options |= draw(_node_options(form))
     bare = AgentSpec(turns=(), **options)
-    turns = draw(st.lists(_turns(bare), min_size=1, max_size=3))
+    size = draw(st.sampled_from([1, 2, 2, 3]))
+    turns = draw(st.lists(_turns(bare), min_size=size, max_size=size))
     return AgentSpec(turns=tuple(turns), **options)
 
 
 _mostly = st.sampled_from([True, True, True, False])
+_nearly_always = st.sampled_from([True] * 9 + [False])
+
+
+@st.composite
+def _toolboxes(draw: st.DrawFn, clock: str, around: str) -> tuple[ToolSpec, ...]:
+    # Two agents that share a world neither write nor end each other's run.
+    readers = [n for n in _READERS if around == "none" or not KINDS[n].fatal]
+    kinds = draw(st.lists(st.sampled_from(readers), min_size=1, max_size=4, unique=True))
+    if around == "none":
+        kinds += draw(st.lists(st.sampled_from(_WRITERS), max_size=2, unique=True))
+    return tuple(draw(_tools(kind, clock)) for kind in kinds)
 
 
 @st.composite
 def _tools(draw: st.DrawFn, kind: str, clock: str) -> ToolSpec:
     bodies = ["sync", "both"] + ["async"] * 2 * (clock == "async")
-    contract = draw(_contracts(kind)) if KINDS[kind].declarable and draw(_mostly) else None
+    contract = draw(_contracts(kind)) if KINDS[kind].declarable and draw(_nearly_always) else None
     return ToolSpec(
         kind=kind,
         body=draw(st.sampled_from(bodies)),
         latency=draw(st.integers(0, 8 if clock == "async" else 3)),
         contract=contract,
+        watched=not draw(_nearly_always),
     )
 
 
 @st.composite
 def _contracts(draw: st.DrawFn, kind: str) -> tuple[str, ...]:
-    if draw(st.integers(0, 9)) == 0:
+    if not draw(_nearly_always):
         return ("late",)
     names = [name for name in FIELDS if name != "late"]
     if kind == "plain":
         names = [name for name in names if name not in _WAITING]
+    if kind in REPEATED:
+        names.remove("deterministic")
     chosen = draw(st.lists(st.sampled_from(names), max_size=2, unique=True))
     return tuple(name for name in chosen if not (name == "blind" and "token" in chosen))
 
 
 @st.composite
-def _stacks(draw: st.DrawFn) -> tuple[str, ...]:
-    names = draw(st.lists(st.sampled_from([*MIDDLEWARE]), max_size=3, unique=True))
+def _stacks(draw: st.DrawFn, around: str) -> tuple[str, ...]:
+    known = [name for name in MIDDLEWARE if around == "none" or name not in _COUNTING]
+    names = draw(st.lists(st.sampled_from(known), max_size=3, unique=True))
     for rivals in EXCLUSIVE:
         for rival in [name for name in names if name in rivals][1:]:
             names.remove(rival)
@@ -117,7 +140,8 @@ def _node_options(draw: st.DrawFn, form: str) -> dict[str, Any]:
 
 @st.composite
 def _turns(draw: st.DrawFn, agent: AgentSpec) -> TurnSpec:
-    asked = draw(st.lists(_calls(agent), min_size=1, max_size=6))
+    size = draw(st.integers(1, 6))
+    asked = draw(st.lists(_calls(agent), min_size=size, max_size=size))
     committed = _settled(agent, asked)
     guesses = [guess for call in committed for guess in draw(_guesses(call))]
     guesses += draw(st.lists(_calls(agent), max_size=1))
@@ -125,6 +149,8 @@ def _turns(draw: st.DrawFn, agent: AgentSpec) -> TurnSpec:
         guesses = draw(st.permutations(guesses))
     recovers = {"fallback", "model_retry"} & {*agent.middleware}
     failing = st.booleans() if recovers else st.sampled_from([False] * 19 + [True])
+    if agent.around != "none":
+        failing = st.just(False)
     return TurnSpec(
         calls=tuple(committed),
         guesses=tuple(guesses),
@@ -137,13 +163,13 @@ def _turns(draw: st.DrawFn, agent: AgentSpec) -> TurnSpec:
 @st.composite
 def _calls(draw: st.DrawFn, agent: AgentSpec) -> CallSpec:
     kinds = [tool.kind for tool in agent.tools]
-    if "todo" in agent.middleware and draw(st.integers(0, 5)) == 0:
+    if "todo" in agent.middleware and draw(st.integers(0, 5)) == 5:
         todo = {"content": "look", "status": "pending"}
         return CallSpec(tool="write_todos", args={"todos": [todo]})
-    odd = draw(st.integers(0, 14))
-    if odd == 0:
+    odd = draw(st.integers(0, 24))
+    if odd == 24:
         return CallSpec(tool=NOBODY, args={"q": "a"})
-    if odd == 1:
+    if odd == 23:
         return CallSpec(tool=draw(st.sampled_from(kinds)), args={"n": "x"})
     return CallSpec(tool=draw(st.sampled_from(kinds)), args=draw(_args))
 

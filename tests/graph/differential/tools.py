@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
-from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_event
+from langchain_core.callbacks import BaseCallbackHandler, adispatch_custom_event, dispatch_custom_event
 from langchain_core.documents import Document
 from langchain_core.messages import ToolMessage
 from langchain_core.retrievers import BaseRetriever
@@ -27,7 +27,7 @@ from pydantic import BaseModel
 from langchain_spectool import speculatable
 from langchain_spectool.testing import ScriptedModel, text
 
-from tests.graph.differential.specs import LATE, AgentSpec, ToolSpec, World
+from tests.graph.differential.specs import LATE, SOON, AgentSpec, ToolSpec, World
 
 BAD = "bad"
 """The argument on which failing tools fail."""
@@ -360,6 +360,12 @@ KINDS: Mapping[str, Kind] = {
     "unknown_effect": Kind(act=_fail, declarable=False, fatal=frozenset({BAD})),
 }
 
+REPEATED = frozenset(
+    {"writer", "delta", "stored", "event", "chain", "retriever", "model", "graph"}
+    | {"stateful", "sneaky"}
+)
+"""Kinds whose equal calls must each run: they show it, or answer by the graph's state."""
+
 FIELDS: Mapping[str, Callable[[World, float], Mapping[str, Any]]] = {
     "deterministic": lambda world, unit_s: {"deterministic": True},
     "reuse": lambda world, unit_s: {"reuse": "run"},
@@ -391,10 +397,30 @@ def build_tool(spec: ToolSpec, world: World, agent: AgentSpec) -> BaseTool:
             description="Read.",
             **(kind.options or {}),
         )
+    if spec.watched:
+        tool.callbacks = [_Watcher(world)]
     if spec.contract is None:
         return tool
     fields = [FIELDS[name](world, agent.unit_s) for name in spec.contract]
     return speculatable(tool, **{name: value for each in fields for name, value in each.items()})
+
+
+class _Watcher(BaseCallbackHandler):
+    """A tool's own callback: sees every run that counts."""
+
+    run_inline = True
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def on_tool_start(self, serialized: dict[str, Any], input_str: str, **_: Any) -> None:
+        self._world.write(f"began {serialized['name']}")
+
+    def on_tool_end(self, output: Any, **_: Any) -> None:
+        self._world.write(f"ended {output.content}")
+
+    def on_tool_error(self, error: BaseException, **_: Any) -> None:
+        self._world.write(f"failed with {type(error).__name__}")
 
 
 class _Bodies:
@@ -422,11 +448,17 @@ class _Bodies:
         call = self._call(values, self._world.live if live else self._world.version)
         if self._spec.kind == "write":
             self._world.change(live=self._agent.live)
-        units = LATE if call.q in self._kind.fatal else self._spec.latency
-        if units:
+        if units := self._units(call):
             await asyncio.sleep(units * self._agent.unit_s)
         act = self._kind.aact
         return self._act(self._noted(call)) if act is None else await act(self._noted(call))
+
+    def _units(self, call: Call) -> int:
+        if call.q in self._kind.fatal:
+            return SOON if self._agent.hurry else LATE
+        if not self._agent.hurry:
+            return self._spec.latency
+        return 0 if self._spec.contract is not None else self._spec.latency // 4 * 4
 
     def _call(self, values: dict[str, Any], seen: int) -> Call:
         if self._spec.contract and "key" in self._spec.contract:
