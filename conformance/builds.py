@@ -19,7 +19,7 @@ from langchain_spectool._core.guess import Candidate
 from langchain_spectool._core.keys import prepared
 from langchain_spectool._core.turn import CommittedCall
 from langchain_spectool._runtime import runs
-from langchain_spectool._runtime.claims import BookedCall, landed
+from langchain_spectool._runtime.claims import BookedCall
 from langchain_spectool._runtime.driver import AsyncDriver, Driver, ThreadDriver
 from langchain_spectool._runtime.runs import Run
 from langchain_spectool._runtime.turn_scope import Place, TurnScope
@@ -45,7 +45,7 @@ class PrefillingSpeculation(Speculation):
         if filled is None:
             return handler(request)
         call, landing = filled
-        landing.result(timeout=30)
+        landing.wait()
         try:
             return handler(call.begin(request))
         finally:
@@ -60,7 +60,7 @@ class PrefillingSpeculation(Speculation):
         if filled is None:
             return await handler(request)
         call, landing = filled
-        await landed(landing)
+        await landing.arrival()
         try:
             return await handler(call.begin(request))
         finally:
@@ -121,7 +121,7 @@ class PrefillingSpeculation(Speculation):
         )
         booked = BookedCall(run, scope.turn, scope.turn.bookings[0], self._count)
         control = scope.place.control
-        return CommittedCallScope(control, booked=booked, contract=CONTRACT, writes=False)
+        return CommittedCallScope(control, "", booked=booked, contract=CONTRACT, writes=False)
 
     def _count(self, event: Any) -> None:
         COUNTS["served"] += event.kind == "claim" and event.verdict in ("hit", "joined")

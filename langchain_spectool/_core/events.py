@@ -1,6 +1,7 @@
 """One frozen event per decision; observers translate them."""
 
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Literal
 
 EventKind = Literal[
@@ -49,3 +50,10 @@ class Event:
     """A human sentence, for logs only; may hold what a model or a user wrote."""
     usage: tuple[int, int] | None = None
     """Input and output tokens of a speculative model call; None when not reported."""
+
+
+def digest(key: str | None) -> str:
+    """Return a short hash of a call key, which holds what a user or a model wrote."""
+    if key is None:
+        return ""
+    return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()

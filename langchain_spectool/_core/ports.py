@@ -15,7 +15,7 @@ class Speculator(Protocol):
     Every sample runs on its own, as a task under `ainvoke` and in a thread under `invoke`; a
     guess starts its tool as soon as it is yielded. Samples are cancelled (async) or abandoned
     (sync) once the main model has answered. Whatever a sample raises costs only that sample.
-    `tests/contract` holds the suite every implementation passes.
+    `speculators.contract.check_speculator` checks what every implementation promises.
     """
 
     @property

@@ -54,7 +54,8 @@ class RunMachine:
     def __init__(self) -> None:
         """Start at epoch 0 with nothing in the air."""
         self.epoch = 0
-        self.writing = 0
+        self.writes: list[str | None] = []
+        """Where undeclared calls are going on: the namespaces of their nodes, None if unknown."""
         self.turns: list[Turn] = []
         self.kept = Kept()
 
@@ -78,7 +79,7 @@ class RunMachine:
             ("unsure", candidate.confidence < policy.min_confidence),
             ("duplicate", self._expected(turn, candidate, now_s)),
             ("turn_limit", turn.guesses >= policy.guesses_per_turn),
-            ("writing", self.writing > 0),
+            ("writing", self._written_to(turn)),
             ("no_room", not shadow and self._crowded(candidate, policy, in_flight)),
         )
         refusal: GuessVerdict | None = next((name for name, holds in rules if holds), None)
@@ -140,7 +141,7 @@ class RunMachine:
     @property
     def idle(self) -> bool:
         """Whether there is nothing left to remember."""
-        return not (self.turns or self.writing or self.kept)
+        return not (self.turns or self.writes or self.kept)
 
     # --- flights
 
@@ -249,14 +250,15 @@ class RunMachine:
 
     # --- the world changes
 
-    def write_began(self, turn: Turn | None) -> list[Discard]:
+    def write_began(self, turn: Turn | None, namespace: str | None = None) -> list[Discard]:
         """An undeclared call starts: whatever was read before may be out of date."""
-        self.writing += 1
+        self.writes.append(namespace)
         return self._raise_epoch(turn)
 
-    def write_ended(self, turn: Turn | None) -> list[Discard]:
+    def write_ended(self, turn: Turn | None, namespace: str | None = None) -> list[Discard]:
         """It ended, whatever its outcome: what was read meanwhile may be too."""
-        self.writing = max(0, self.writing - 1)
+        if namespace in self.writes:
+            self.writes.remove(namespace)
         return self._raise_epoch(turn)
 
     def invalidate(self, tags: Collection[str] | None) -> list[Discard]:
@@ -267,7 +269,8 @@ class RunMachine:
     def _raise_epoch(self, writer: Turn | None) -> list[Discard]:
         """Drop all flights but those that the writer's turn planned ahead of the write."""
         self.epoch += 1
-        planned = frozenset[Flight]() if writer is None else writer.follow(self.epoch)
+        plans = writer is not None and writer in self.turns
+        planned = writer.follow(self.epoch) if plans else frozenset[Flight]()
         flights = self._all()
         self.kept.clear()  # no other turn may have what stays
         return self._drop([flight for flight in flights if flight not in planned], "other_epoch")
@@ -283,6 +286,14 @@ class RunMachine:
             for flight in (*turn.flights, *self.kept.of(turn.scope))
         )
         return equal > (0 if candidate.contract.deterministic else candidate.ordinal)
+
+    def _written_to(self, turn: Turn) -> bool:
+        """Say whether an undeclared call goes on that `turn` is not itself a part of.
+
+        An agent may be nested in an undeclared tool; that call's end raises the epoch as ever.
+        """
+        inside = f"{turn.namespace}|"
+        return any(write is None or not inside.startswith(f"{write}|") for write in self.writes)
 
     def _crowded(self, candidate: Candidate, policy: Policy, in_flight: InFlight) -> bool:
         limit = candidate.contract.max_concurrency

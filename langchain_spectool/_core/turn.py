@@ -90,6 +90,8 @@ class Turn:
     scope: Hashable
     step: int | None
     started_s: float
+    namespace: str = ""
+    """Where in the run's nested graphs it happens, as LangGraph writes it."""
     shadow: bool = False
     """Guesses are only scored: every call runs for real."""
     phase: Phase = "open"

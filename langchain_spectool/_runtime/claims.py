@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_spectool._core.events import Event
+from langchain_spectool._core.events import Event, digest
 from langchain_spectool._core.flight import Flight, Outcome
 from langchain_spectool._core.run import Claim, shared_under
 from langchain_spectool._core.turn import Booking, Turn
@@ -31,6 +31,10 @@ from langchain_spectool._runtime.steps import (
 _IMMUTABLE = (str, bytes, int, float, bool, type(None))
 
 
+def _always(_: object) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
     """The values a committed body was called with."""
@@ -38,6 +42,8 @@ class Received:
     key: str | None
     """Their exact key; None if they cannot be encoded."""
     values: Mapping[str, Any]
+    repeatable: Callable[[object], bool] = _always
+    """Whether a value the body has now returned may answer equal calls as well."""
 
 
 class BookedCall:
@@ -104,9 +110,12 @@ class BookedCall:
 
     def claimed(self, verdict: ClaimVerdict, flight: Flight | None = None, **times: float) -> None:
         """Emit how the call was answered."""
+        key = self.booking.call.key if flight is None else flight.key
         source = "" if flight is None else flight.source
         started_s = None if flight is None else flight.started_s
-        self.event("claim", verdict, source=source, started_s=started_s, **times)
+        self.event(
+            "claim", verdict, source=source, started_s=started_s, key_hash=digest(key), **times
+        )
 
     def event(self, kind: Any, verdict: str, **more: Any) -> None:  # noqa: ANN401 - fields of Event
         """Emit an event about this call."""
@@ -259,6 +268,8 @@ class _Claiming:
     def _share(self, value: object) -> None:
         """Keep what a leading call's body returned for the equal calls of its turn."""
         if self._lead is None or isinstance(self._token, Raised):
+            return
+        if not self._received.repeatable(value):
             return
         kept, copied = _copied(value)
         if copied:

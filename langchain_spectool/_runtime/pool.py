@@ -2,8 +2,8 @@
 
 import itertools
 import os
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 
 Task = Callable[[], None]
@@ -37,7 +37,8 @@ class DaemonPool:
     def _reset(self) -> None:
         # A forked child has none of its parent's threads, and may have copied a taken lock.
         self._lock = threading.Lock()
-        self._tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
+        self._news = threading.Condition(self._lock)
+        self._tasks: deque[Task] = deque()
         self._threads = 0
         self._busy = 0
 
@@ -54,7 +55,8 @@ class DaemonPool:
             if self._busy >= self._threads and not self._start_thread():
                 return False
             self._busy += 1
-            self._tasks.put(task)
+            self._tasks.append(task)
+            self._news.notify()
         return True
 
     def _start_thread(self) -> bool:
@@ -66,16 +68,16 @@ class DaemonPool:
         self._threads += 1
         return True
 
+    def _next(self) -> Task | None:
+        with self._lock:
+            while not self._tasks:
+                if not self._news.wait(IDLE_S) and not self._tasks:
+                    self._threads -= 1
+                    return None
+            return self._tasks.popleft()
+
     def _work(self) -> None:
-        while True:
-            try:
-                task = self._tasks.get(timeout=IDLE_S)
-            except queue.Empty:
-                with self._lock:
-                    if self._busy < self._threads:
-                        self._threads -= 1
-                        return
-                continue
+        while (task := self._next()) is not None:
             try:
                 task()
             except BaseException:

@@ -7,6 +7,7 @@ every node, subgraph and nested call of one graph run shares.
 
 import contextlib
 import functools
+import math
 import os
 import sys
 import threading
@@ -28,7 +29,6 @@ MAX_RUNS = 4096
 """Most runs remembered at once; the oldest is ended to make room."""
 MAX_AGE_S = 3600.0
 """Seconds after its last flight at which a run is ended even if somebody holds its control."""
-_OWN_REFERENCES = 2
 
 AtEnd = Callable[[Callable[[], None]], object]
 """Has a function called, from any thread, when the graph of a node ends, whichever way."""
@@ -86,15 +86,15 @@ class Run:
         self._finished.discard(scope)
         return self.machine.end(scope)
 
-    def write_began(self, turn: Turn | None) -> None:
+    def write_began(self, turn: Turn | None, namespace: str | None = None) -> None:
         """An undeclared call of `turn` starts."""
         with self.lock:
-            self.act(self.machine.write_began(turn))
+            self.act(self.machine.write_began(turn, namespace))
 
-    def write_ended(self, turn: Turn | None) -> None:
+    def write_ended(self, turn: Turn | None, namespace: str | None = None) -> None:
         """It ended, whatever its outcome."""
         with self.lock:
-            self.act(self.machine.write_ended(turn))
+            self.act(self.machine.write_ended(turn, namespace))
 
     def open(self, turn: Turn, at_end: AtEnd | None) -> None:
         """Begin `turn`, and have its scope finished when `at_end` says so."""
@@ -115,7 +115,7 @@ class Run:
     def end(self) -> None:
         """End the run for us: cancel what runs, serve nothing more."""
         with self.lock:
-            self.machine.writing = 0
+            self.machine.writes.clear()
             self.act(self.machine.end())
 
     def sweep(self) -> None:
@@ -137,9 +137,13 @@ class Run:
         ends, whichever way. It cannot be referenced weakly, so its references are counted; on
         an interpreter that does not count, age alone ends an entry.
         """
-        count: Callable[[object], int] | None = getattr(sys, "getrefcount", None)
         too_old = time.monotonic() - self.last_s > MAX_AGE_S
-        return too_old or (count is not None and count(self.control) <= _OWN_REFERENCES)
+        return too_old or self.references() <= _OWN_REFERENCES < math.inf
+
+    def references(self) -> float:
+        """Count the references to the control; without end where they are not counted."""
+        count: Callable[[object], int] | None = getattr(sys, "getrefcount", None)
+        return math.inf if count is None else count(self.control)
 
     def _leave(self) -> None:
         with _lock:
@@ -150,6 +154,8 @@ class Run:
         self.control = None
 
 
+_OWN_REFERENCES = Run(object(), time.monotonic).references()
+"""Those that only an entry has; how many are counted differs between interpreters."""
 _runs: dict[int, Run] = {}
 _lock = threading.Lock()
 _janitor: threading.Thread | None = None
@@ -171,7 +177,7 @@ def open_turn(control: object, clock: Clock, turn: Turn, at_end: AtEnd | None) -
                 return run
 
 
-def write_began(control: object, turn: Turn | None) -> Run:
+def write_began(control: object, turn: Turn | None, namespace: str | None = None) -> Run:
     """Note in the run's entry, made if there is none, that an undeclared call of `turn` starts.
 
     Nobody may have guessed in this run yet; what is guessed until the call ends must know of it.
@@ -181,13 +187,13 @@ def write_began(control: object, turn: Turn | None) -> Run:
         run = _enter(control, time.monotonic if loop is None else loop.time, swept=False)
         with run.lock:
             if not run.over:
-                run.write_began(turn)
+                run.write_began(turn, namespace)
                 return run
 
 
-def write_ended(run: Run, control: object, turn: Turn | None) -> None:
+def write_ended(run: Run, control: object, turn: Turn | None, namespace: str | None = None) -> None:
     """Note that a call ended whose start `run` knows of, whatever its outcome."""
-    run.write_ended(turn)
+    run.write_ended(turn, namespace)
     later = find(control)
     if later is not None and later is not run:
         later.write_began(turn)

@@ -8,7 +8,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_spectool._core.events import Event
+from langchain_spectool._core.events import Event, digest
 from langchain_spectool._core.flight import Flight, Outcome
 from langchain_spectool._core.guess import Candidate
 from langchain_spectool._core.policy import Policy
@@ -40,6 +40,8 @@ class Place:
     control: object
     scope: Hashable
     step: int | None
+    namespace: str = ""
+    """Its checkpoint namespace without the node's own part."""
     at_end: runs.AtEnd | None = None
     """Tells when the graph of the turn's node ends; None where that cannot be known."""
 
@@ -99,6 +101,7 @@ class TurnScope:
             number=next(_numbers),
             scope=place.scope,
             step=place.step,
+            namespace=place.namespace,
             started_s=driver.clock(),
             shadow=shadow,
         )
@@ -188,8 +191,7 @@ class TurnScope:
 
     def commit(self, calls: Sequence[CommittedCall], *, truncated: bool = False) -> None:
         """Make the plan; guesses stop here."""
-        shares = any(call.contract is not None and call.contract.deterministic for call in calls)
-        plans = shares and not (truncated or self.turn.shadow)
+        plans = self._remembers(calls) and not (truncated or self.turn.shadow)
         run = self._entered() if plans else self._run
         now_s = self.clock()
         self._close("committed", now_s)
@@ -209,6 +211,15 @@ class TurnScope:
             )
         )
 
+    def _remembers(self, calls: Sequence[CommittedCall]) -> bool:
+        """Say whether calls without guesses this turn may share what their run has kept."""
+        contracts = [call.contract for call in calls if call.contract is not None]
+        if any(contract.deterministic for contract in contracts):
+            return True
+        place = self._place
+        keeps = any(contract.reuse != "turn" for contract in contracts)
+        return keeps and place is not None and runs.find(place.control) is not None
+
     def _plan(
         self, run: Run, calls: Sequence[CommittedCall], *, truncated: bool, now_s: float
     ) -> None:
@@ -216,7 +227,7 @@ class TurnScope:
         run.act(machine.commit(self.turn, calls, truncated=truncated, now_s=now_s))
         matters = any(
             booking.flight is not None
-            or booking.verdict == "shadow_hit"
+            or booking.verdict in ("shadow_hit", "fenced")
             or shared_under(self.turn, booking) is not None
             for booking in self.turn.bookings
         )
@@ -290,6 +301,7 @@ class TurnScope:
                 tool=flight.tool,
                 source=flight.source,
                 confidence=flight.confidence,
+                key_hash=digest(flight.key),
                 **more,
             )
         )

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from operator import is_
 from typing import Any, cast
 
 from langchain_core.tools import BaseTool
@@ -33,9 +35,27 @@ class ToolBook:
 
     def __init__(self, tools: Sequence[object], judge: Judge, *, blocking: bool) -> None:
         """Hold `tools` as `judge` sees them; `blocking` for a run without an event loop."""
+        self._given = (*tools,)
         self._by_name = {tool.name: tool for tool in tools if isinstance(tool, BaseTool)}
         self._judge = judge
         self._blocking = blocking
+
+    def fits(self, tools: Sequence[object], gated: Collection[str]) -> bool:
+        """Say whether it is the book of these very tools, with the same ones held back."""
+        return (
+            len(tools) == len(self._given)
+            and all(map(is_, tools, self._given))
+            and gated == self._judge.gated
+        )
+
+    @cached_property
+    def shares(self) -> bool:
+        """Whether a call of one of the tools may be answered by what its run has kept."""
+        contracts = (contract_of(tool, trust_mcp=self._judge.trusted) for tool in self.tools)
+        return any(
+            contract is not None and (contract.deterministic or contract.reuse != "turn")
+            for contract in contracts
+        )
 
     @property
     def tools(self) -> list[BaseTool]:
@@ -84,11 +104,11 @@ class ToolBook:
         )
         return Resolved(candidate=candidate, tool=tool, structure=structure)
 
-    def committed(self, calls: Iterable[Any]) -> list[CommittedCall]:
-        """Read the calls of the model's answer."""
-        return [self._committed(place, call) for place, call in enumerate(calls)]
+    def committed(self, calls: Iterable[Any], *, keyed: bool = True) -> list[CommittedCall]:
+        """Read the calls of the model's answer; without keys if no flight can answer them."""
+        return [self._committed(place, call, keyed=keyed) for place, call in enumerate(calls)]
 
-    def _committed(self, place: int, call: Any) -> CommittedCall:  # noqa: ANN401 - a tool call dict
+    def _committed(self, place: int, call: Any, *, keyed: bool) -> CommittedCall:  # noqa: ANN401 - a tool call dict
         tool = self._by_name.get(call["name"])
         contract = None if tool is None else contract_of(tool, trust_mcp=self._judge.trusted)
         return CommittedCall(
@@ -96,7 +116,7 @@ class ToolBook:
             tool=call["name"],
             id=call.get("id"),
             args=call["args"],
-            key=_key(tool, contract, call["args"]),
+            key=_key(tool, contract, call["args"]) if keyed else None,
             contract=contract,
         )
 

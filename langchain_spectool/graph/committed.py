@@ -11,8 +11,10 @@ from langchain_spectool._core.turn import Turn
 from langchain_spectool._runtime import runs
 from langchain_spectool._runtime.claims import BookedCall, Received
 from langchain_spectool._runtime.runs import Run
-from langchain_spectool.graph.early import body_key
+from langchain_spectool.graph.early import body_key, unrepeatable
+from langchain_spectool.graph.isolation import Taint, watching
 from langchain_spectool.graph.proxy import proxy
+from langchain_spectool.graph.structure import structural_reason
 
 
 class CommittedCallScope:
@@ -21,6 +23,7 @@ class CommittedCallScope:
     def __init__(
         self,
         control: object,
+        namespace: str,
         *,
         booked: BookedCall | None = None,
         contract: Contract | None = None,
@@ -28,6 +31,7 @@ class CommittedCallScope:
     ) -> None:
         """Speak for one committed call; one that `writes` may change the world."""
         self._control = control
+        self._namespace = namespace
         self._booked = booked
         self._contract = contract
         self._writes = writes
@@ -37,7 +41,7 @@ class CommittedCallScope:
     def begin(self, request: ToolCallRequest) -> ToolCallRequest:
         """Return the request to hand on: with a stand-in tool if a flight may answer it."""
         if self._writes:
-            self._writing = runs.write_began(self._control, self._turn)
+            self._writing = runs.write_began(self._control, self._turn, self._namespace)
         if self._booked is None:
             return request
         served = self._booked.begin()
@@ -51,7 +55,7 @@ class CommittedCallScope:
         if self._booked is not None:
             self._booked.end()
         if self._writing is not None:
-            runs.write_ended(self._writing, self._control, self._turn)
+            runs.write_ended(self._writing, self._control, self._turn, self._namespace)
 
     @property
     def _turn(self) -> Turn | None:
@@ -67,16 +71,37 @@ class _ClaimingBody:
         self._booked = booked
 
     def run(self, body: Callable[[], Any], values: Mapping[str, Any]) -> Any:  # noqa: ANN401
-        return self._booked.answer(self._received(values), body)
+        taint = Taint()
+
+        def watched() -> Any:  # noqa: ANN401
+            with watching(taint):
+                return body()
+
+        shares = self._contract.deterministic
+        return self._booked.answer(self._received(values, taint), watched if shares else body)
 
     async def arun(
         self, body: Callable[[], Coroutine[Any, Any, Any]], values: Mapping[str, Any]
     ) -> Any:  # noqa: ANN401
-        return await self._booked.aanswer(self._received(values), body)
+        taint = Taint()
 
-    def _received(self, values: Mapping[str, Any]) -> Received:
+        async def watched() -> Any:  # noqa: ANN401
+            with watching(taint):
+                return await body()
+
+        shares = self._contract.deterministic
+        received = self._received(values, taint)
+        return await self._booked.aanswer(received, watched if shares else body)
+
+    def _received(self, values: Mapping[str, Any], taint: Taint) -> Received:
         try:
             key = body_key(self._tool, self._contract, values)
         except Exception:  # noqa: BLE001 - the author's `key` may raise: then nothing is equal
             key = None
-        return Received(key=key, values=values)
+        # A body that is handed the runtime of its own call may have used any of it.
+        own = structural_reason(self._tool).uses_runtime
+
+        def repeatable(value: object) -> bool:
+            return not own and not taint.reasons and unrepeatable(value) is None
+
+        return Received(key=key, values=values, repeatable=repeatable)

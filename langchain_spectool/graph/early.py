@@ -172,7 +172,7 @@ def _outcome(
     tool: BaseTool, recorder: _Recorder, taint: Taint, error: BaseException | None
 ) -> Outcome:
     reasons = [*taint.reasons]
-    if recorder.returned is not None and (what := _unrepeatable(recorder.returned[0])):
+    if recorder.returned is not None and (what := unrepeatable(recorder.returned[0])):
         reasons.append(what)
     if reasons:
         _refuse(tool, reasons[0])
@@ -185,7 +185,8 @@ def _outcome(
     )
 
 
-def _unrepeatable(value: object) -> str | None:
+def unrepeatable(value: object) -> str | None:
+    """Say why a returned value can answer no other call; None if it can."""
     # A tool with artifacts returns a pair, of which the first may be such a message.
     parts = cast("Sequence[object]", value) if isinstance(value, (list, tuple)) else [value]
     if any(isinstance(part, ToolOutputMixin) for part in parts):

@@ -1,12 +1,13 @@
 """The detached config, runtime and context an early run gets: it sees the run, nobody sees it."""
 
+import contextlib
 import contextvars
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import fields
 from typing import Any, NoReturn, cast
 
-from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager, Callbacks
 from langchain_core.runnables.config import RunnableConfig, var_child_runnable_config
 from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime
@@ -133,6 +134,42 @@ class _ChildRuns(BaseCallbackHandler):
 
     def on_custom_event(self, *_: Any, **__: Any) -> None:
         self._taint.mark("sent a custom event")
+
+
+@contextlib.contextmanager
+def watching(taint: Taint) -> Generator[None]:
+    """Let a committed body do all it does, and note what a shared result would not repeat."""
+    config = var_child_runnable_config.get()
+    found: Any = (config or {}).get("configurable", {}).get(RUNTIME)
+    if config is None or not isinstance(found, Runtime):
+        yield
+        return
+    runtime = cast("Runtime[Any]", found)
+    write = runtime.stream_writer
+
+    def noted(chunk: Any) -> None:  # noqa: ANN401 - any chunk
+        taint.mark("wrote to the stream")
+        write(chunk)
+
+    changed = config.copy()
+    changed["configurable"] = config.get("configurable", {}) | {
+        RUNTIME: runtime.override(stream_writer=noted)
+    }
+    changed["callbacks"] = with_handler(config.get("callbacks"), _ChildRuns(taint))
+    token = var_child_runnable_config.set(changed)
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)
+
+
+def with_handler(callbacks: Callbacks, handler: BaseCallbackHandler) -> Callbacks:
+    """Return `callbacks` with one more handler, which child runs inherit."""
+    if isinstance(callbacks, BaseCallbackManager):
+        manager = callbacks.copy()
+        manager.add_handler(handler, inherit=True)
+        return manager
+    return [*(callbacks or ()), handler]
 
 
 def early_config(

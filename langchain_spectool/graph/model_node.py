@@ -9,16 +9,16 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Self, cast
 from uuid import UUID
 
-from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence, ensure_config
 from langchain_core.runnables.config import set_config_context
-from langchain_core.runnables.utils import coro_with_context
 from langgraph.types import Command
 from pydantic import BaseModel
 
+from langchain_spectool._runtime.landing import running_loop
 from langchain_spectool.graph.deltas import StreamStep
+from langchain_spectool.graph.isolation import with_handler
 from langchain_spectool.graph.model_turn import ModelTurn
 from langchain_spectool.graph.speculation import Speculation
 from langchain_spectool.graph.tap import Tap, tapped, tapping
@@ -100,27 +100,25 @@ class SpeculativeModelNode(Runnable[Any, Any]):
         self.messages_key = messages_key
         self.name = inner.get_name()
 
+    # The inner runnable gets its config as an argument alone, as it would from LangGraph: the
+    # context variable is left as it is, here and in the generators below.
+
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002, ANN401 - Runnable's
         """Run the inner runnable."""
-        with set_config_context(ensure_config(config)) as context:
-            return context.run(self._invoke, input, kwargs)
-
-    def _invoke(self, value: Any, kwargs: dict[str, Any]) -> Any:  # noqa: ANN401 - Runnable's
-        with _Watched(self.speculation, loop=None) as watched:
-            return self._update(watched.answered(self.inner.invoke(self._asked(value), **kwargs)))
+        watched, config = self._opened(ensure_config(config), loop=None)
+        with watched:
+            answer = self.inner.invoke(self._asked(input), config, **kwargs)
+            return self._update(watched.answered(answer))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002, ANN401 - Runnable's
         """Await the inner runnable."""
-        with set_config_context(ensure_config(config)) as context:
-            return await coro_with_context(self._ainvoke(input, kwargs), context)
-
-    async def _ainvoke(self, value: Any, kwargs: dict[str, Any]) -> Any:  # noqa: ANN401 - Runnable's
-        with _Watched(self.speculation, loop=asyncio.get_running_loop()) as watched:
-            answer = await self.inner.ainvoke(self._asked(value), **kwargs)
+        loop = asyncio.get_running_loop()
+        watched, config = self._opened(ensure_config(config), loop=loop)
+        with watched:
+            answer = await self.inner.ainvoke(self._asked(input), config, **kwargs)
             return self._update(watched.answered(answer))
 
-    # In `astream_events` LangGraph streams through the steps of a node. A generator shares its
-    # consumer's context variables, so there the tap goes into the config alone.
+    # In `astream_events` LangGraph streams through the steps of a node.
 
     def transform(
         self,
@@ -191,13 +189,7 @@ async def _once(value: Any) -> AsyncIterator[Any]:  # noqa: ANN401 - Runnable's
 def watched_model(speculation: Speculation, model: BaseChatModel) -> BaseChatModel:
     """Return a copy of `model` with a callback that speculates wherever it is called."""
     tap = Tap(_ModelWatch(speculation))
-    callbacks = model.callbacks
-    if isinstance(callbacks, BaseCallbackManager):
-        callbacks = callbacks.copy()
-        callbacks.add_handler(tap)
-    else:
-        callbacks = [*(callbacks or ()), tap]
-    return model.model_copy(update={"callbacks": callbacks})
+    return model.model_copy(update={"callbacks": with_handler(model.callbacks, tap)})
 
 
 class _ModelWatch:
@@ -210,7 +202,7 @@ class _ModelWatch:
     def model_started(
         self, run_id: UUID, messages: Sequence[BaseMessage], parameters: Mapping[str, Any]
     ) -> None:
-        turn = self._speculation.begin_turn(None, loop=_running_loop())
+        turn = self._speculation.begin_turn(None, loop=running_loop())
         if turn is not None:
             self._turns[run_id] = turn
             turn.model_started(run_id, messages, parameters)
@@ -226,13 +218,6 @@ class _ModelWatch:
     def model_failed(self, run_id: UUID) -> None:
         if turn := self._turns.pop(run_id, None):
             turn.abandon()
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 class _Watched:

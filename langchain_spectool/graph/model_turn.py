@@ -82,7 +82,7 @@ class ModelTurn:
                     if self.scope.clock() >= deadline_s:  # a thread cannot be cancelled
                         return
                     self.offer(guess, speculator.name, number)
-            except Exception as error:  # noqa: BLE001 - a speculator's failure is a miss
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a speculator's failure is a miss
                 self._failed(speculator.name, error)
 
         async def arun() -> None:
@@ -90,7 +90,7 @@ class ModelTurn:
                 silence()
                 async for guess in speculator.aguess(request, number):
                     self.offer(guess, speculator.name, number)
-            except Exception as error:  # noqa: BLE001 - a speculator's failure is a miss
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a speculator's failure is a miss
                 self._failed(speculator.name, error)
 
         return Job(
@@ -158,7 +158,7 @@ class ModelTurn:
             TurnRequest(
                 messages=messages,
                 tools=book.tools,
-                declared=book.declared,
+                declared=book.declared if self.sampling else (),
                 on_usage=self.on_usage,
             )
         )
@@ -214,7 +214,8 @@ class ModelTurn:
         try:
             calls = () if message is None else message.tool_calls
             cut = message is not None and truncated_message(message)
-            self.scope.commit(self.book.committed(calls), truncated=cut)
+            keyed = self.started > 0 or self.book.shares
+            self.scope.commit(self.book.committed(calls, keyed=keyed), truncated=cut)
         except Exception as error:  # noqa: BLE001 - our failure is a miss
             self._failed("commit", error)
             self.abandon()
@@ -233,7 +234,7 @@ class ModelTurn:
         self.around = None
         self._listeners.clear()
 
-    def _failed(self, what: str, error: Exception) -> None:
+    def _failed(self, what: str, error: BaseException) -> None:
         self.report(
             Event(
                 kind="error",

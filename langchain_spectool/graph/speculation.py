@@ -77,6 +77,7 @@ class Speculation:
         self._tally = Tally()
         self._observers: tuple[Observer, ...] = (self._tally, *observers)
         self._airborne = Airborne()
+        self._books: dict[bool, ToolBook] = {}
         self._sampling, self._listening = _kinds(self.speculators)
         self._force = any(source.force for source in self._listening)
         self._mute: set[int] = set()
@@ -108,9 +109,11 @@ class Speculation:
     def mode(self, config: Mapping[str, Any]) -> Mode:
         """Return what may be done in the run of `config`: the least of policy, run and process."""
         asked = cast("Mapping[str, Any]", config.get("configurable") or {}).get("speculation")
-        said = (os.environ.get("SPECTOOL_MODE") or None, asked)
-        asked_modes: list[Mode] = [self._checked(value) for value in said if value]
-        return lowest(self.policy.mode, *asked_modes)
+        mode = self.policy.mode
+        for value in (os.environ.get("SPECTOOL_MODE"), asked):
+            if value:
+                mode = lowest(mode, self._checked(value))
+        return mode
 
     def _checked(self, value: object) -> Mode:
         try:
@@ -162,10 +165,7 @@ class Speculation:
         gated = self.gated.union(gates())
 
         def book(tools: Sequence[object]) -> ToolBook:
-            judge = judge_of(
-                tools, external=self.policy.allow_external, gated=gated, trusted=self.trusted
-            )
-            return ToolBook(tools, judge, blocking=loop is None)
+            return self._book(tools, gated, blocking=loop is None)
 
         turn = ModelTurn(
             scope=TurnScope(
@@ -187,6 +187,16 @@ class Speculation:
         if asked is not None:
             self._start(turn, asked)
         return turn
+
+    def _book(self, tools: Sequence[object], gated: frozenset[str], *, blocking: bool) -> ToolBook:
+        """Return the book of a request's tools; most requests have those of the one before."""
+        book = self._books.get(blocking)
+        if book is None or not book.fits(tools, gated):
+            judge = judge_of(
+                tools, external=self.policy.allow_external, gated=gated, trusted=self.trusted
+            )
+            book = self._books[blocking] = ToolBook(tools, judge, blocking=blocking)
+        return book
 
     def _start(self, turn: ModelTurn, request: TurnRequest) -> None:
         declared = turn.book.declared if self._sampling else ()
@@ -239,19 +249,20 @@ class Speculation:
         place = place_in(config, self)
         if place is None:
             return None
+        inside = str(config["configurable"].get("checkpoint_ns") or "")
         contract = contract_of(tool, trust_mcp=self.trusted)
         run = runs.find(place.control)
         if run is None:
-            return CommittedCallScope(place.control) if contract is None else None
+            return CommittedCallScope(place.control, inside) if contract is None else None
         call = request.tool_call
         with run.lock:
             found = run.machine.booking(place.scope, call["name"], call.get("id"), call["args"])
         if found is None:
-            return CommittedCallScope(place.control) if contract is None else None
+            return CommittedCallScope(place.control, inside) if contract is None else None
         turn, booking = found
         booked = BookedCall(run, turn, booking, self.emit)
         return CommittedCallScope(
-            place.control, booked=booked, contract=contract, writes=contract is None
+            place.control, inside, booked=booked, contract=contract, writes=contract is None
         )
 
     def run_committed(

@@ -15,6 +15,7 @@ from langchain_core.tracers._streaming import (
 )
 
 from langchain_spectool.graph.deltas import StreamStep, step_of_chunk, step_of_event
+from langchain_spectool.graph.isolation import with_handler
 
 
 class Watch(Protocol):
@@ -119,17 +120,13 @@ def tapped(tap: Tap) -> Generator[None]:
     try:
         yield
     finally:
-        var_child_runnable_config.reset(token)
+        with contextlib.suppress(ValueError):  # closed with its loop, outside of its context
+            var_child_runnable_config.reset(token)
 
 
 def tapping(config: RunnableConfig, tap: Tap) -> RunnableConfig:
     """Return `config` with `tap` among the callbacks that its runs inherit."""
-    callbacks = config.get("callbacks")
-    if isinstance(callbacks, BaseCallbackManager):
-        manager = callbacks.copy()
-        manager.add_handler(tap, inherit=True)
-        return {**config, "callbacks": manager}
-    return {**config, "callbacks": [*(callbacks or ()), tap]}
+    return {**config, "callbacks": with_handler(config.get("callbacks"), tap)}
 
 
 def caller_streams(model: object) -> bool:

@@ -1,5 +1,6 @@
 """`DraftModel`: a cheap chat model guesses beside the main one (arXiv 2512.15834, Alg. 2)."""
 
+import asyncio
 import threading
 import warnings
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -12,6 +13,13 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_spectool._core.guess import Guess, TurnRequest
 
 Usage = tuple[int, int] | None
+
+HEAD_START = 10
+"""Passes of the event loop that a sample leaves to the main model.
+
+Both requests are prepared on one loop, and the main model's goes out first: it takes eight passes
+to get there. A main model that has answered by then needs no draft, and gets none.
+"""
 
 
 class DraftModel:
@@ -84,6 +92,8 @@ class DraftModel:
 
     async def aguess(self, request: TurnRequest, sample: int) -> AsyncIterator[Guess]:
         """Ask the draft model, awaiting."""
+        for _ in range(HEAD_START):
+            await asyncio.sleep(0)
         for settings in self._attempts(sample):
             if (bound := self._bound(request, settings)) is None:
                 return

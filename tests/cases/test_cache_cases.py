@@ -101,12 +101,11 @@ def test_b43_joined_parts_do_not_collide(one: dict[str, Any], other: dict[str, A
 # --- B48: errors
 
 
-SHARED = pytest.mark.xfail(reason="a committed call shares even a message bound to itself")
 ERRORS = [
     pytest.param("raised", True, id="raised-guessed"),
     pytest.param("raised", False, id="raised"),
     pytest.param("message", True, id="message-guessed"),
-    pytest.param("message", False, id="message", marks=SHARED),
+    pytest.param("message", False, id="message"),
 ]
 
 
@@ -295,10 +294,7 @@ async def test_b50_read_in_flight_during_the_write(form: Form) -> None:
     assert world.reads == 2
 
 
-KEPT = pytest.mark.xfail(reason="a turn without guesses does not look at what the run keeps")
-
-
-@pytest.mark.parametrize("touched", ["orders", pytest.param("people", marks=KEPT)])
+@pytest.mark.parametrize("touched", ["orders", "people"])
 async def test_b50_write_outside_of_tools(touched: str, shape: Shape, ran: list[Any]) -> None:
     """B50: a write that no tool call makes is told by `invalidate`, by what it touched."""
 

@@ -477,7 +477,7 @@ async def test_structured_output(look: BaseTool, ran: Ran) -> None:
 
 @pytest.mark.parametrize("declared", ["early", "not early", "undeclared"])
 async def test_agent_as_a_tool(declared: str, look: BaseTool, ran: Ran) -> None:
-    """An agent inside a tool speculates for itself, unless that tool may be writing.
+    """An agent inside a tool speculates for itself, even while that tool may be writing.
 
     Run early, the tool starts runs of its own: it is dropped, unseen.
     """
@@ -509,5 +509,5 @@ async def test_agent_as_a_tool(declared: str, look: BaseTool, ran: Ran) -> None:
     assert message.content == "['found ants']"
     assert outer.report().hits == 0
     assert outer.report().discards == ({"tainted": 1} if declared == "early" else {})
-    assert spec.report().verdicts == ({"writing": 1} if declared == "undeclared" else {"run": 1})
-    assert spec.report().hits == (0 if declared == "undeclared" else 1)
+    assert spec.report().verdicts == {"run": 1}
+    assert spec.report().hits == 1

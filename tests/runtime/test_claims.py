@@ -166,6 +166,19 @@ async def test_run_that_is_ended_while_a_claim_waits(stage: Stage) -> None:
     assert stage.told("discarded") == [("discarded", "run_ended")]
 
 
+async def test_graph_that_ends_while_a_claim_waits(stage: Stage) -> None:
+    """A sibling's error ends the graph: who waits on still has its flight, and then all goes."""
+    (call, _) = await flying(stage, Body(delay_s=3), "a", "b")
+    calling = asyncio.create_task(claimed(call, real()))
+    await asyncio.sleep(1)
+    stage.ends[0]()
+    assert runs.in_progress() == 1
+    assert await calling == "early"
+    assert now_s() == 3
+    assert not stage.told("discarded")
+    assert runs.in_progress() == 0
+
+
 async def test_second_attempt_runs(stage: Stage) -> None:
     """A retry of the same call is not answered by what was served before."""
     (call,) = await flying(stage, Body())

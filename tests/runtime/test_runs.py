@@ -344,7 +344,7 @@ def test_write_outlives_its_entry(here: Here) -> None:
     here.fly(run, turn)
     runs.write_ended(writing, here.control, None)
     assert here.reasons() == ["other_epoch"]
-    assert run.machine.writing == 0
+    assert not run.machine.writes
     run.end()
 
 

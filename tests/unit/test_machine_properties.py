@@ -39,6 +39,20 @@ CONTRACTS = [
 Thing = TypeVar("Thing")
 
 keys = st.sampled_from("aab")
+answers = st.sampled_from(
+    [
+        ("a",),
+        ("a", "a"),
+        ("a", WRITE),
+        ("a", "a", WRITE),
+        ("a", "b", WRITE, "a"),
+        ("b", "a"),
+        (WRITE, "a"),
+        ("b",),
+        (),
+    ]
+)
+"""The calls of a turn."""
 pick = st.integers(0, 7)
 seldom = st.sampled_from([False, False, False, False, True])
 landings: st.SearchStrategy[Landing] = st.sampled_from(
@@ -150,6 +164,18 @@ class Interleavings(RuleBasedStateMachine):
         self.contracts = {"a": contract, "b": other}
         self._open("main", 1, shadow=False)
 
+    @rule(names=answers, same_step=seldom, lands=st.booleans())
+    def is_guessed_right(self, names: tuple[str, ...], same_step: bool, lands: bool) -> None:
+        """Most of the time all goes well; from there, everything else happens."""
+        self.step += not same_step
+        turn = self._open("main", self.step, shadow=False)
+        for place, name in enumerate(names):
+            if name != WRITE:
+                self._guess(turn, name, names[:place].count(name), "")
+        if lands:
+            self.all_land()
+        self._commit(turn, names, truncated=False)
+
     # --- turns and guesses
 
     @rule(elsewhere=seldom, later=st.booleans(), unknown=seldom, shadow=seldom)
@@ -158,15 +184,22 @@ class Interleavings(RuleBasedStateMachine):
         scope = "elsewhere" if elsewhere else "main"
         self._open(scope, None if unknown else self.step, shadow=shadow)
 
-    def _open(self, scope: str, step: int | None, *, shadow: bool) -> None:
+    def _open(self, scope: str, step: int | None, *, shadow: bool) -> Turn:
         turn = Turn(
             number=len(self.turns), scope=scope, step=step, started_s=self.now_s, shadow=shadow
         )
         self.turns.append(turn)
         self._act(*self.machine.open(turn))
+        return turn
 
     @rule(which=pick, key=keys, ordinal=st.integers(0, 1), edit=edits, grounded=seldom)
     def guesses(self, which: int, key: str, ordinal: int, edit: str | None, grounded: bool) -> None:
+        if turn := self._some(self.turns, which):
+            self._guess(turn, key, ordinal, edit, grounded=grounded)
+
+    def _guess(
+        self, turn: Turn, key: str, ordinal: int, edit: str | None, *, grounded: bool = False
+    ) -> None:
         candidate = Candidate(
             tool=key,
             source="draft",
@@ -175,8 +208,6 @@ class Interleavings(RuleBasedStateMachine):
             key=key,
             ordinal=ordinal,
         )
-        turn = self._some(self.turns, which)
-        assert turn is not None
         verdict, flight = self.machine.admit(
             turn, candidate, policy=self.policy, in_flight=InFlight(), now_s=self.now_s
         )
@@ -247,12 +278,14 @@ class Interleavings(RuleBasedStateMachine):
     @precondition(lambda self: self.open_turns)
     @rule(
         which=pick,
-        names=st.lists(st.sampled_from(["a", "a", "a", "b", WRITE]), max_size=4),
+        names=answers,
         truncated=seldom,
     )
-    def commits(self, which: int, names: list[str], truncated: bool) -> None:
-        turn = self._some(self.open_turns, which)
-        assert turn is not None
+    def commits(self, which: int, names: tuple[str, ...], truncated: bool) -> None:
+        if turn := self._some(self.open_turns, which):
+            self._commit(turn, names, truncated=truncated)
+
+    def _commit(self, turn: Turn, names: tuple[str, ...], *, truncated: bool) -> None:
         calls = [
             CommittedCall(
                 position=place,
@@ -379,6 +412,12 @@ class Interleavings(RuleBasedStateMachine):
         self.books.changes.append(Change(writer=writer))
         self._act(*self.machine.write_began(writer))
 
+    @rule(which=pick)
+    def writes(self, which: int) -> None:
+        """A planned undeclared call runs while nothing else happens."""
+        self.write_begins(which, unknown=False)
+        self.write_ends(-1)
+
     @precondition(lambda self: self.books.writers)
     @rule(which=pick)
     def write_ends(self, which: int) -> None:
@@ -466,7 +505,7 @@ class Interleavings(RuleBasedStateMachine):
         return found[-1 - which % len(found)] if found else None
 
 
-Interleavings.TestCase.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+Interleavings.TestCase.settings = settings(max_examples=250, stateful_step_count=30, deadline=None)
 
 
 class TestMachine(Interleavings.TestCase):

@@ -954,14 +954,14 @@ def test_epoch_rises_at_the_start_and_the_end_of_a_write() -> None:
     world.land(lead)
     world.machine.write_ended(None)
     assert not world.machine.kept
-    assert (world.machine.epoch, world.machine.writing) == (2, 0)
+    assert (world.machine.epoch, world.machine.writes) == (2, [])
 
 
 def test_end_of_an_unknown_write_still_counts() -> None:
     """It may have begun before the run was known to us."""
     world = World()
     world.machine.write_ended(None)
-    assert (world.machine.epoch, world.machine.writing) == (1, 0)
+    assert (world.machine.epoch, world.machine.writes) == (1, [])
 
 
 def test_flights_planned_before_the_fence_survive_their_own_turns_write() -> None:
@@ -1030,6 +1030,16 @@ def test_unclaimed_survivor_of_a_write_is_not_kept() -> None:
     world.end(turn, *turn.bookings)
     assert world.discards == [Discard(booking.flight, "unclaimed")]
     assert world.machine.idle
+
+
+def test_write_of_an_ended_turn_spares_nothing() -> None:
+    """What that turn planned and nobody claimed is kept for others, who come after the write."""
+    world = World()
+    turn, [booking, _] = world.planned("a", WRITE, contract=RUN_LONG)
+    world.turn(2)
+    assert [*world.machine.kept] == [booking.flight]
+    world.write(turn)
+    assert world.discards == [Discard(booking.flight, "other_epoch")]
 
 
 def test_flight_shared_by_two_turns_survives_only_for_the_writer() -> None:
