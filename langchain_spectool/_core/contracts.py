@@ -4,6 +4,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
+from operator import is_
 from typing import Literal, TypedDict, cast, get_args
 
 from langchain_spectool.errors import NotAvailableYet
@@ -266,4 +267,4 @@ def bodies_of(tool: object) -> tuple[object, ...]:
 
 def same_bodies(were: tuple[object, ...], are: tuple[object, ...]) -> bool:
     """Say whether the bodies in `were` are the very same objects at the start of `are`."""
-    return all(was is now for was, now in zip(were, are, strict=False))
+    return all(map(is_, were, are))

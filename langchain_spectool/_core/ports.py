@@ -68,7 +68,8 @@ class StreamSpeculator(Protocol):
 class Observer(Protocol):
     """Receives every event, in order, from whichever thread caused it.
 
-    It must return at once and must not raise; what it raises is dropped.
+    It must return at once, must not call back into the Speculation, and must not raise; what it
+    raises is dropped.
     """
 
     def on_event(self, event: Event) -> None:

@@ -116,7 +116,8 @@ class RunMachine:
             return []
         if truncated:
             return self.close(turn, "truncated")
-        rivals = (*turn.flights, *self.kept.of(turn.scope))
+        kept = () if turn.shadow else self.kept.of(turn.scope)
+        rivals = (*turn.flights, *kept)
         available = [f for f in rivals if f.available and f.overdue(now_s) is None]
         left = turn.plan(calls, available, now_s)
         # One that answers a single call belongs to the turn that planned it, and to no other.
@@ -269,8 +270,9 @@ class RunMachine:
     def _raise_epoch(self, writer: Turn | None) -> list[Discard]:
         """Drop all flights but those that the writer's turn planned ahead of the write."""
         self.epoch += 1
-        plans = writer is not None and writer in self.turns
-        planned = writer.follow(self.epoch) if plans else frozenset[Flight]()
+        planned = frozenset[Flight]()
+        if writer is not None and writer in self.turns:
+            planned = writer.follow(self.epoch)
         flights = self._all()
         self.kept.clear()  # no other turn may have what stays
         return self._drop([flight for flight in flights if flight not in planned], "other_epoch")

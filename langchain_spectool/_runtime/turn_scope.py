@@ -19,7 +19,8 @@ from langchain_spectool._runtime import runs
 from langchain_spectool._runtime.driver import Driver, Job, Ticket
 from langchain_spectool._runtime.runs import Aloft, Run
 
-_numbers = itertools.count(1)
+turn_numbers = itertools.count(1)
+"""The numbers of turns, in the order they begin."""
 
 Emit = Callable[[Event], None]
 
@@ -98,7 +99,7 @@ class TurnScope:
         self._run: Run | None = None
         self.clock = driver.clock
         self.turn = Turn(
-            number=next(_numbers),
+            number=next(turn_numbers),
             scope=place.scope,
             step=place.step,
             namespace=place.namespace,

@@ -14,7 +14,6 @@ from langchain_spectool._core.contracts import (
     contract_from,
     declaration,
     declare,
-    declared,
 )
 from langchain_spectool.errors import ContractError
 from langchain_spectool.graph.mcp_trust import mcp_contract, mcp_reason
@@ -95,8 +94,9 @@ def contract_of(tool: object, *, trust_mcp: Collection[str] = ()) -> Contract | 
         trust_mcp: The operator's names of the MCP servers whose hints count.
     """
     trusted = _names("trust_mcp", trust_mcp)
-    if declaration(tool) is not None:
-        return declared(tool)  # a declaration that no longer fits leaves nothing to others
+    record = declaration(tool)
+    if record is not None:  # one that no longer fits leaves nothing to others
+        return record.contract if record.fits(tool) else None
     return _built_in(tool) or mcp_contract(tool, trusted)
 
 

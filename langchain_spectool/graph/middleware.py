@@ -20,7 +20,7 @@ from langchain_spectool._core.guess import TurnRequest
 from langchain_spectool._core.policy import Policy
 from langchain_spectool._core.ports import Observer
 from langchain_spectool.graph.gates import gates_around
-from langchain_spectool.graph.model_turn import ModelTurn
+from langchain_spectool.graph.model_turn import ModelTurn, QuietTurn
 from langchain_spectool.graph.speculation import Source, Speculation
 from langchain_spectool.graph.tap import tapped
 
@@ -125,12 +125,15 @@ class SpeculationMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[..., Any],
         *,
         loop: asyncio.AbstractEventLoop | None,
-    ) -> ModelTurn | None:
+    ) -> ModelTurn | QuietTurn | None:
         return self.speculation.begin_turn(
-            lambda: _turn_request(request), lambda: gates_around(handler), loop=loop
+            lambda: _turn_request(request),
+            lambda: gates_around(handler),
+            model=request.model,
+            loop=loop,
         )
 
-    def _commit(self, turn: ModelTurn, response: ModelCallResult[Any]) -> None:
+    def _commit(self, turn: ModelTurn | QuietTurn, response: ModelCallResult[Any]) -> None:
         self.speculation.end_turn(turn, _message(response))
 
 

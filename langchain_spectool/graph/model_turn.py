@@ -13,15 +13,14 @@ from langchain_spectool._core.assembly import CallAssembler, ClosedCall
 from langchain_spectool._core.events import Event
 from langchain_spectool._core.flight import Flight
 from langchain_spectool._core.guess import Guess, TurnRequest
-from langchain_spectool._core.ports import Speculator, StreamSpeculator
+from langchain_spectool._core.ports import Clock, Speculator, StreamSpeculator
 from langchain_spectool._core.verdicts import IdleReason
 from langchain_spectool._runtime.driver import Job
-from langchain_spectool._runtime.turn_scope import EarlyRun, TurnScope
+from langchain_spectool._runtime.turn_scope import EarlyRun, TurnScope, turn_numbers
 from langchain_spectool.graph.book import Resolved, ToolBook
 from langchain_spectool.graph.deltas import StreamStep, truncated, truncated_message
 from langchain_spectool.graph.early import Surroundings, early_run
 from langchain_spectool.graph.isolation import silence
-from langchain_spectool.graph.tap import bound_names
 
 Report = Callable[[Event], None]
 
@@ -35,6 +34,35 @@ class _Listener:
     flights: dict[int, Flight] = field(default_factory=dict[int, Flight])
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class QuietTurn:
+    """A turn in which nobody can guess and no call can be answered: it is only counted."""
+
+    clock: Clock
+    report: Report
+    idle: IdleReason
+    started_s: float
+    started: int = 0
+
+    def commit(self, message: AIMessage | None) -> None:
+        """Say that the model answered."""
+        cut = message is not None and truncated_message(message)
+        self._tell(
+            "turn_committed",
+            "truncated" if cut else "committed",
+            started_s=self.started_s,
+            position=0 if message is None else len(message.tool_calls),
+        )
+
+    def abandon(self) -> None:
+        """Say that it failed or was cancelled."""
+        self._tell("turn_ended", "failed")
+
+    def _tell(self, kind: Any, verdict: str, **more: Any) -> None:  # noqa: ANN401 - fields of Event
+        number, at_s = next(turn_numbers), self.clock()
+        self.report(Event(kind=kind, at_s=at_s, turn=number, verdict=verdict, **more))
+
+
 @dataclass(slots=True, kw_only=True)
 class ModelTurn:
     """Owns a turn from the request to the answer. No method raises."""
@@ -46,8 +74,8 @@ class ModelTurn:
     around: Surroundings | None
     shadow: bool
     report: Report
-    rebook: Callable[[frozenset[str]], ToolBook] | None = None
-    """For a wrapped node: the book of the tools its model has bound."""
+    rebook: Callable[[Mapping[str, Any]], ToolBook] | None = None
+    """For a wrapped node: the book of the tools in its model's parameters."""
     on_usage: Callable[[str, tuple[int, int] | None], None] | None = None
     request: TurnRequest | None = None
     """None until a wrapped node calls its model."""
@@ -55,7 +83,10 @@ class ModelTurn:
     started: int = 0
     cut: bool = False
     answer: AIMessage | None = None
-    _listeners: dict[UUID, list[_Listener]] = field(default_factory=dict[UUID, list[_Listener]])
+    _listeners: dict[UUID, list[_Listener] | None] = field(
+        default_factory=dict[UUID, list[_Listener] | None]
+    )
+    """By attempt of the main model; None until it has said something."""
     _seen: Counter[tuple[str, int, str]] = field(default_factory=Counter[tuple[str, int, str]])
     _attempts: int = 0
 
@@ -140,15 +171,14 @@ class ModelTurn:
             if self.request is None and not self._adopt(messages, parameters):
                 return
             self._attempts += 1
-            self._listen(run_id)
+            self._listeners[run_id] = None
         except Exception as error:  # noqa: BLE001 - our failure is a miss
             self._failed("tap", error)
 
     def _adopt(self, messages: Sequence[BaseMessage], parameters: Mapping[str, Any]) -> bool:
-        names = bound_names(parameters)
         if self.rebook is None:
             return False
-        book = self.rebook(names)
+        book = self.rebook(parameters)
         if not book.tools:
             self.idle = "no_tools_bound"
             return False
@@ -164,21 +194,24 @@ class ModelTurn:
         )
         return True
 
-    def _listen(self, run_id: UUID) -> None:
+    def _listen(self, run_id: UUID) -> list[_Listener]:
         request = self.request
-        if request is None:
-            return
-        self._listeners[run_id] = [
-            _Listener(source=speculator.name, assembler=speculator.listen(request))
-            for speculator in self.listening
-        ]
+        if request is None or run_id not in self._listeners:
+            return []
+        listeners = self._listeners[run_id]
+        if listeners is None:
+            listeners = self._listeners[run_id] = [
+                _Listener(source=speculator.name, assembler=speculator.listen(request))
+                for speculator in self.listening
+            ]
+        return listeners
 
     def streamed(self, run_id: UUID, step: StreamStep) -> None:
         """The main model wrote a little more."""
         try:
             if truncated(step.finish_reason):
                 self.cut = True
-            for listener in self._listeners.get(run_id, ()):
+            for listener in self._listen(run_id):
                 self._hear(listener, step)
         except Exception as error:  # noqa: BLE001 - our failure is a miss
             self._failed("tap", error)
@@ -200,7 +233,8 @@ class ModelTurn:
 
     def model_ended(self, run_id: UUID, message: AIMessage | None) -> None:
         """The main model answered; what is done with the answer is the node's affair."""
-        if self._listeners.pop(run_id, None) is not None:
+        if run_id in self._listeners:
+            del self._listeners[run_id]
             self.answer = message
 
     def model_failed(self, run_id: UUID) -> None:

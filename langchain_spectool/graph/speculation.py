@@ -5,7 +5,7 @@ import os
 import warnings
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, cast, overload
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
@@ -16,24 +16,24 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langchain_spectool._core.events import Event
 from langchain_spectool._core.guess import TurnRequest
 from langchain_spectool._core.policy import Mode, Policy, lowest, mode_of
-from langchain_spectool._core.ports import Observer, Speculator, StreamSpeculator
+from langchain_spectool._core.ports import Observer
+from langchain_spectool._core.verdicts import IdleReason
 from langchain_spectool._runtime import runs
 from langchain_spectool._runtime.claims import BookedCall
 from langchain_spectool._runtime.driver import AsyncDriver, Driver, ThreadDriver
-from langchain_spectool._runtime.turn_scope import Airborne, TurnScope
+from langchain_spectool._runtime.turn_scope import Airborne, Place, TurnScope
+from langchain_spectool.graph.arguments import Source, by_kind, held_back, server_names
 from langchain_spectool.graph.book import ToolBook, judge_of
 from langchain_spectool.graph.committed import CommittedCallScope
 from langchain_spectool.graph.declare import Explanation, contract_of, explain
 from langchain_spectool.graph.early import Surroundings
 from langchain_spectool.graph.isolation import RUNTIME, detached_context
-from langchain_spectool.graph.model_turn import ModelTurn
+from langchain_spectool.graph.model_turn import ModelTurn, QuietTurn
 from langchain_spectool.graph.place import current_config, place_in
-from langchain_spectool.graph.tap import ForcingTap, Tap, caller_streams
+from langchain_spectool.graph.tap import ForcingTap, Tap, bound_names, caller_streams
 from langchain_spectool.speculators.draft_model import DraftModel
 from langchain_spectool.speculators.early_dispatch import EarlyDispatch
 from langchain_spectool.telemetry.report import Report, Tally
-
-Source = Speculator | StreamSpeculator
 
 
 class Speculation:
@@ -72,13 +72,14 @@ class Speculation:
             (*given,) if draft is None else (DraftModel(draft), *given)
         )
         self.policy = policy or Policy()
-        self.gated = _gated(gated)
-        self.trusted = _server_names(trust_mcp)
+        self.gated = held_back(gated)
+        self.trusted = server_names(trust_mcp)
         self._tally = Tally()
         self._observers: tuple[Observer, ...] = (self._tally, *observers)
         self._airborne = Airborne()
         self._books: dict[bool, ToolBook] = {}
-        self._sampling, self._listening = _kinds(self.speculators)
+        self._last_bound: tuple[object, Sequence[BaseTool]] = (None, ())
+        self._sampling, self._listening = by_kind(self.speculators)
         self._force = any(source.force for source in self._listening)
         self._mute: set[int] = set()
 
@@ -130,19 +131,33 @@ class Speculation:
 
     # --- the model's turn
 
+    @overload
+    def begin_turn(
+        self, request: None, *, loop: asyncio.AbstractEventLoop | None
+    ) -> ModelTurn | None: ...
+    @overload
+    def begin_turn(
+        self,
+        request: Callable[[], TurnRequest],
+        gates: Callable[[], Collection[str]],
+        *,
+        model: object,
+        loop: asyncio.AbstractEventLoop | None,
+    ) -> ModelTurn | QuietTurn | None: ...
     def begin_turn(
         self,
         request: Callable[[], TurnRequest] | None,
         gates: Callable[[], Collection[str]] = frozenset,
         *,
+        model: object = None,
         loop: asyncio.AbstractEventLoop | None,
-    ) -> ModelTurn | None:
+    ) -> ModelTurn | QuietTurn | None:
         """Begin a turn and let the speculators guess; None where nothing may be speculated.
 
         Never raises. Without a `request` the turn waits for the node's own model call.
         """
         try:
-            return self._begin(request, gates, loop=loop)
+            return self._begin(request, gates, model, loop=loop)
         except Exception as error:  # noqa: BLE001 - our failure is a miss
             self.failed("open", error)
             return None
@@ -151,9 +166,10 @@ class Speculation:
         self,
         request: Callable[[], TurnRequest] | None,
         gates: Callable[[], Collection[str]],
+        model: object,
         *,
         loop: asyncio.AbstractEventLoop | None,
-    ) -> ModelTurn | None:
+    ) -> ModelTurn | QuietTurn | None:
         config = current_config()
         mode = self.mode(config)
         place = place_in(config, self)
@@ -167,6 +183,9 @@ class Speculation:
         def book(tools: Sequence[object]) -> ToolBook:
             return self._book(tools, gated, blocking=loop is None)
 
+        if asked is not None and self._is_quiet(model, book(asked.tools), place):
+            clock = driver.clock
+            return QuietTurn(clock=clock, report=self.emit, idle=self._deaf, started_s=clock())
         turn = ModelTurn(
             scope=TurnScope(
                 place, driver, self.policy, self.emit, self._airborne, shadow=mode == "shadow"
@@ -181,7 +200,7 @@ class Speculation:
             ),
             shadow=mode == "shadow",
             report=self.emit,
-            rebook=lambda names: book([tool for tool in self.tools if tool.name in names]),
+            rebook=lambda parameters: book(self._bound(parameters)),
             on_usage=self._used,
         )
         if asked is not None:
@@ -198,6 +217,33 @@ class Speculation:
             book = self._books[blocking] = ToolBook(tools, judge, blocking=blocking)
         return book
 
+    def _bound(self, parameters: Mapping[str, Any]) -> Sequence[BaseTool]:
+        """Return which of our tools a model is called with: most calls have the list before."""
+        given: object = parameters.get("tools")
+        known, bound = self._last_bound
+        if given is None or given is not known:
+            names = bound_names(parameters)
+            bound = [tool for tool in self.tools if tool.name in names]
+            self._last_bound = given, bound
+        return bound
+
+    def _is_quiet(self, model: object, book: ToolBook, place: Place) -> bool:
+        """Say whether nobody can guess in this turn, and nothing known can answer its calls."""
+        return not (
+            self._sampling
+            or self._hears(model)
+            or book.shares
+            or runs.find(place.control) is not None
+        )
+
+    def _hears(self, model: object) -> bool:
+        return bool(self._listening) and (self._force or caller_streams(model))
+
+    @property
+    def _deaf(self) -> IdleReason:
+        """Why nobody guesses in a turn without samples that is not listened to."""
+        return "not_streaming" if self._listening else "no_speculators"
+
     def _start(self, turn: ModelTurn, request: TurnRequest) -> None:
         declared = turn.book.declared if self._sampling else ()
         if self._sampling and not declared:
@@ -207,24 +253,20 @@ class Speculation:
     def _used(self, source: str, usage: tuple[int, int] | None) -> None:
         self.emit(Event(kind="usage", at_s=0.0, source=source, usage=usage))
 
-    def end_turn(self, turn: ModelTurn, message: AIMessage | None) -> None:
+    def end_turn(self, turn: ModelTurn | QuietTurn, message: AIMessage | None) -> None:
         """Plan for the model's answer. Never raises."""
         turn.commit(message)
         if not turn.started:
             self._tally.idle(turn.idle)
 
-    def tap_for(self, turn: ModelTurn, model: object) -> Tap | None:
+    def tap_for(self, turn: ModelTurn | QuietTurn, model: object) -> Tap | None:
         """Return the tap for a turn whose request is known; None if it would hear nothing."""
-        if not self._listening:
-            if not self._sampling:
-                turn.idle = "no_speculators"
+        if isinstance(turn, QuietTurn):
             return None
-        if self._force:
-            return ForcingTap(turn)
-        if caller_streams(model):
-            return Tap(turn)
+        if self._hears(model):
+            return self.node_tap(turn)
         if not self._sampling:
-            turn.idle = "not_streaming"
+            turn.idle = self._deaf
         return None
 
     def node_tap(self, turn: ModelTurn) -> Tap:
@@ -249,8 +291,10 @@ class Speculation:
         place = place_in(config, self)
         if place is None:
             return None
-        inside = str(config["configurable"].get("checkpoint_ns") or "")
         contract = contract_of(tool, trust_mcp=self.trusted)
+        if contract is None and self.mode(config) == "off":
+            return None
+        inside = str(config["configurable"].get("checkpoint_ns") or "")
         run = runs.find(place.control)
         if run is None:
             return CommittedCallScope(place.control, inside) if contract is None else None
@@ -354,34 +398,3 @@ class Speculation:
         from langchain_spectool.graph.tool_node import SpeculativeToolNode  # noqa: PLC0415
 
         return SpeculativeToolNode(self.tools, speculation=self, **options)
-
-
-def _kinds(
-    sources: Sequence[Source],
-) -> tuple[tuple[Speculator, ...], tuple[StreamSpeculator, ...]]:
-    for source in cast("Sequence[object]", sources):
-        if not isinstance(source, (Speculator, StreamSpeculator)):
-            msg = f"a speculator has `guess` and `aguess`, or `listen`; {source!r} has neither"
-            raise ValueError(msg)  # noqa: TRY004 - a bad value, as in every other setting
-    return (
-        tuple(s for s in sources if isinstance(s, Speculator) and s.samples > 0),
-        tuple(s for s in sources if isinstance(s, StreamSpeculator)),
-    )
-
-
-def _gated(gated: Sequence[object]) -> frozenset[str]:
-    if isinstance(gated, str):
-        msg = f"`gated` must be a list of tools or gates, got {gated!r}: write [{gated!r}]"
-        raise ValueError(msg)  # noqa: TRY004 - a bad value, as in every other setting
-    if all(isinstance(gate, str) for gate in gated):
-        return frozenset(cast("Sequence[str]", gated))
-    from langchain_spectool.graph.gates import gated_names  # noqa: PLC0415 - imports the agents
-
-    return gated_names(gated)
-
-
-def _server_names(trust_mcp: Collection[str]) -> frozenset[str]:
-    if isinstance(trust_mcp, str):
-        msg = f"`trust_mcp` must be a list of names, got {trust_mcp!r}: write [{trust_mcp!r}]"
-        raise ValueError(msg)  # noqa: TRY004 - a bad value, as in every other setting
-    return frozenset(trust_mcp)

@@ -641,6 +641,19 @@ def blocking(form: str, turns: list[Turn | AIMessage], **options: Any) -> Scene:
     return Scene(form, turns, generation_s=0.01, synchronous=True, **options)
 
 
+def opened_when_joined(scene: Scene) -> None:
+    """Let the bodies return once a committed call waits for one of them."""
+
+    def joined() -> bool:
+        return any(flight.waiters for run in runs._all() for flight in [*run.aloft])
+
+    def watch() -> None:
+        until(joined)
+        scene.bodies.gate.set()
+
+    threading.Thread(target=watch, name="watch").start()
+
+
 def _streamed(scene: Scene) -> None:
     stream = scene.agent.stream(HELLO, stream_mode="updates")
     next(stream)
@@ -684,7 +697,7 @@ def test_blocking_run_leaves_only_bodies(form: str, way: str) -> None:
 def test_blocking_tool_error(form: str) -> None:
     """A call that fails beside one that is served: the run raises, and nothing is left."""
     scene = blocking(form, [BOTH], paced=True)
-    threading.Timer(0.05, scene.bodies.gate.set).start()
+    opened_when_joined(scene)
     with pytest.raises(ValueError, match="planted"):
         scene.agent.invoke(HELLO)
     until(lambda: runs.in_progress() == 0)
@@ -724,7 +737,7 @@ async def test_hundred_runs_at_once(form: str) -> None:
 async def test_invoke_inside_a_running_loop(form: str) -> None:
     """Called where a loop runs, as in a notebook, `invoke` speculates in threads all the same."""
     scene = blocking(form, [LOOKS, text("done")], paced=True)
-    threading.Timer(0.05, scene.bodies.gate.set).start()
+    opened_when_joined(scene)
     result = scene.agent.invoke(HELLO)
     assert [message.content for message in result["messages"][-2:]] == ["a", "done"]
     assert scene.verdicts("claim") == ["joined"]

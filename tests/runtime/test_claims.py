@@ -14,7 +14,7 @@ from langchain_spectool._core.contracts import Contract
 from langchain_spectool._core.turn import Discard
 from langchain_spectool._runtime import runs
 from langchain_spectool._runtime import steps as steps_module
-from langchain_spectool._runtime.claims import BookedCall
+from langchain_spectool._runtime.claims import BookedCall, Received
 from langchain_spectool._runtime.driver import AsyncDriver, ThreadDriver
 from langchain_spectool._runtime.pool import DaemonPool
 
@@ -381,6 +381,24 @@ async def test_committed_result_that_cannot_be_copied_is_not_kept(stage: Stage) 
     assert await first is value
     assert await second is own
     assert await claimed(calls[2], real("third")) == "third"
+    stage.end()
+
+
+async def test_committed_result_that_must_not_be_repeated_is_not_kept(stage: Stage) -> None:
+    """What only its own call may have, equal calls do not get."""
+    turn = stage.turn()
+    calls = stage.commit(turn, "a", "a", contract=PURE)
+    seen: list[object] = []
+
+    def never(value: object) -> bool:
+        seen.append(value)
+        return False
+
+    own = Received(key="a", values={}, repeatable=never)
+    results = [await call.aanswer(own, real(n)) for n, call in enumerate(calls) if call.begin()]
+    assert results == seen == [0, 1]
+    for call in calls:
+        call.end()
     stage.end()
 
 

@@ -20,6 +20,7 @@ from langchain_spectool._core.guess import Candidate
 from langchain_spectool._core.policy import Policy
 from langchain_spectool._core.run import Claim, InFlight, RunMachine
 from langchain_spectool._core.turn import Booking, CommittedCall, Discard, Turn
+from langchain_spectool._core.verdicts import DiscardReason
 
 KEPT = 2
 """Few enough that flights are pushed out all the time."""
@@ -61,6 +62,9 @@ landings: st.SearchStrategy[Landing] = st.sampled_from(
 edits: st.SearchStrategy[str | None] = st.sampled_from(["", "", "", "", "!", None])
 """What is added to the predicted values on their way to the body; None: they cannot be told."""
 
+MISHAPS: Sequence[DiscardReason] = ("no_room", "changed", "cancelled", "voided", "expired")
+"""Why a flight may be gone although nothing speaks against its answer."""
+
 
 @dataclass(eq=False)
 class Log:
@@ -74,6 +78,7 @@ class Log:
     outcome: Landing | None = None
     served: int = 0
     discards: int = 0
+    reason: DiscardReason | None = None
 
 
 @dataclass(eq=False)
@@ -381,7 +386,8 @@ class Interleavings(RuleBasedStateMachine):
         log = self.books.logs[claim.flight]
         objections = self.books.objections(call, log, body_key, self.now_s)
         if claim.action != "serve":
-            assert objections or log.outcome is None, f"refused for nothing: {claim.verdict}"
+            mishap = log.outcome is None or log.reason in MISHAPS
+            assert mishap or objections - {"discarded"}, f"refused for nothing: {claim.verdict}"
             return
         assert not objections
         assert claim.flight.outcome is not None
@@ -497,7 +503,9 @@ class Interleavings(RuleBasedStateMachine):
         for discard in discards:
             if discard is not None:
                 assert discard.flight.state not in ("running", "landed")
-                self.books.logs[discard.flight].discards += 1
+                log = self.books.logs[discard.flight]
+                log.discards += 1
+                log.reason = discard.reason
 
     def _some(self, things: Iterable[Thing], which: int) -> Thing | None:
         """Pick one of `things`, the latest for 0."""

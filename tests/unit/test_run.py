@@ -339,6 +339,16 @@ def test_shadow_turn_shares_nothing() -> None:
     assert world.claim(turn, second).action == "run"
 
 
+def test_shadow_turn_takes_no_kept_flight() -> None:
+    """A turn before it may have flown for real; its results stay where they are."""
+    world = World()
+    turn, [booking] = world.planned("a", contract=PURE)
+    world.claim(turn, booking)
+    shadow = world.turn(2, shadow=True)
+    [again] = world.commit(shadow, "a", contract=PURE)
+    assert world.claim(shadow, again) == Claim(action="run", verdict="no_guess")
+
+
 # --- commit
 
 

@@ -110,9 +110,7 @@ def build(spec: AgentSpec, arm: Arm) -> Built:
     graph = forms[spec.form](spec, world, tools, speculation, inner)
     if inner is not options:
         graph = _twice(spec, graph, options)
-    return Built(
-        graph=graph, world=world, store=store, speculation=speculation, observer=observer
-    )
+    return Built(graph=graph, world=world, store=store, speculation=speculation, observer=observer)
 
 
 def _twice(spec: AgentSpec, agent: Any, options: dict[str, Any]) -> Any:
@@ -207,9 +205,7 @@ def _create_agent(
 ) -> Any:
     fallback = _main_model(spec, world, fails=False)
     names = tuple(tool.kind for tool in spec.tools)
-    stack = [
-        MIDDLEWARE[name](world, spec.unit_s, fallback, names) for name in spec.middleware
-    ]
+    stack = [MIDDLEWARE[name](world, spec.unit_s, fallback, names) for name in spec.middleware]
     if speculation is not None:
         stack.insert(spec.place, SpeculationMiddleware(speculation=speculation))
     return create_agent(

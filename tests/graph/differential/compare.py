@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from tests.graph.differential.build import Arm
-from tests.graph.differential.observe import COMPARED, Seen, difference, observe
+from tests.graph.differential.observe import COMPARED, Seen, observe
+from tests.graph.differential.plain import difference
 from tests.graph.differential.specs import AgentSpec
 
 ARMS: tuple[Arm, ...] = ("off", "shadow", "on")

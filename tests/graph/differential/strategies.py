@@ -5,10 +5,11 @@ Only time may differ between the arms, so what stock LangGraph leaves to timing 
 - a call that may end its turn (an error nobody handles, an interrupt) takes `LATE` in async runs,
   when every sibling is done in every arm, and is the only one of its kind in its turn; where
   it cannot be late (a blocking body, a refusal before the body, a run in threads) it is alone;
+- or else (`hurry`) it comes soon and cuts others off, but then declared tools take no time at
+  all, so that stock has the latencies that hits have;
+- two agents that share a world (`around`) neither write to it nor end each other's run;
 - reads see what was written before their turn began, except live ones (see `World`), which
-  then have no contract that makes a claim wait before the body runs;
-- a tool whose runs can be seen (it streams, starts runs, ...), or that reads the graph's state,
-  is not declared `deterministic`, its author's word that equal calls may share one run.
+  then have no contract that makes a claim wait before the body runs.
 """
 
 from typing import Any
@@ -16,17 +17,18 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.graph.differential.build import HANDLING
+from tests.graph.differential.kinds import KINDS, QUERIES
 from tests.graph.differential.specs import AgentSpec, CallSpec, ToolSpec, TurnSpec
 from tests.graph.differential.stacks import EXCLUSIVE, MIDDLEWARE
-from tests.graph.differential.tools import FIELDS, KINDS, QUERIES, REPEATED
+from tests.graph.differential.tools import FIELDS
 
 NOBODY = "nobody"
 """A tool that no agent has."""
 _STRICT = frozenset({"none", "types", "type", "value_function"})
 """Handlings under which a call with invalid arguments ends the run."""
 _WAITING = frozenset({"brief", "token", "blind"})
-_COUNTING = frozenset({"fallback", "model_retry", "summary", "approve"})
-"""Middleware whose model calls depend on the turn of the only agent in the world."""
+_ALONE = frozenset({"fallback", "model_retry", "summary", "approve", "limit_end", "limit_error"})
+"""Middleware that one of two agents would end the run with, or know the turn by."""
 _READERS = [name for name, kind in KINDS.items() if kind.declarable]
 _WRITERS = [name for name, kind in KINDS.items() if not kind.declarable]
 
@@ -97,15 +99,13 @@ def _contracts(draw: st.DrawFn, kind: str) -> tuple[str, ...]:
     names = [name for name in FIELDS if name != "late"]
     if kind == "plain":
         names = [name for name in names if name not in _WAITING]
-    if kind in REPEATED:
-        names.remove("deterministic")
     chosen = draw(st.lists(st.sampled_from(names), max_size=2, unique=True))
     return tuple(name for name in chosen if not (name == "blind" and "token" in chosen))
 
 
 @st.composite
 def _stacks(draw: st.DrawFn, around: str) -> tuple[str, ...]:
-    known = [name for name in MIDDLEWARE if around == "none" or name not in _COUNTING]
+    known = [name for name in MIDDLEWARE if around == "none" or name not in _ALONE]
     names = draw(st.lists(st.sampled_from(known), max_size=3, unique=True))
     for rivals in EXCLUSIVE:
         for rival in [name for name in names if name in rivals][1:]:
