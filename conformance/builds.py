@@ -83,7 +83,7 @@ class PrefillingSpeculation(Speculation):
             Place(control=control, scope="all", step=None),
             driver,
             self.policy,
-            self.emit,
+            self.events.emit,
             self._airborne,
         )
         candidate = Candidate(
@@ -125,7 +125,7 @@ class PrefillingSpeculation(Speculation):
 
     def _count(self, event: Any) -> None:
         COUNTS["served"] += event.kind == "claim" and event.verdict in ("hit", "joined")
-        self.emit(event)
+        self.events.emit(event)
 
 
 class PrefilledToolNode(SpeculativeToolNode):

@@ -3,9 +3,8 @@
 import asyncio
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import fields, is_dataclass
 from typing import Any, Self, cast
 from uuid import UUID
 
@@ -13,10 +12,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence, ensure_config
 from langchain_core.runnables.config import set_config_context
-from langgraph.types import Command
-from pydantic import BaseModel
 
 from langchain_spectool._runtime.landing import running_loop
+from langchain_spectool.graph.answers import answer_in
 from langchain_spectool.graph.deltas import StreamStep
 from langchain_spectool.graph.isolation import with_handler
 from langchain_spectool.graph.model_turn import ModelTurn
@@ -264,37 +262,3 @@ class _Watched:
             self._turn.abandon()
         elif self._turn.request is not None:
             self._speculation.end_turn(self._turn, self._answer or self._turn.answer)
-
-
-def answer_in(output: object) -> AIMessage | None:
-    """Find the last AI message in what a node returned, whatever its shape."""
-    if isinstance(output, AIMessage):
-        return output
-    if isinstance(output, BaseMessage) or output is None or isinstance(output, (str, bytes)):
-        return None
-    for part in reversed([*_parts(output)]):
-        if (found := answer_in(part)) is not None:
-            return found
-    return None
-
-
-def _parts(output: object) -> Iterator[object]:
-    if isinstance(output, Command):
-        yield cast("Command[Any]", output).update
-    elif isinstance(output, Mapping):
-        yield from (v for v in cast("Mapping[object, object]", output).values() if _may_hold(v))
-    elif isinstance(output, (list, tuple)):
-        yield from cast("Sequence[object]", output)
-    elif isinstance(output, BaseModel):
-        yield from (v for _, v in output if _may_hold(v))
-    elif is_dataclass(output):
-        values = (getattr(output, item.name, None) for item in fields(output))
-        yield from (v for v in values if _may_hold(v))
-
-
-def _may_hold(value: object) -> bool:
-    if isinstance(value, BaseMessage):
-        return True
-    return isinstance(value, (list, tuple)) and any(
-        isinstance(item, BaseMessage) for item in cast("Iterable[object]", value)
-    )

@@ -1,6 +1,5 @@
 """One call of the main model: gathers guesses while it writes, and plans when it has answered."""
 
-import copy
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -155,7 +154,7 @@ class ModelTurn:
             raise RuntimeError(msg)
         return early_run(
             resolved.tool,
-            copy.deepcopy(dict(guess.args)),
+            guess.args,
             resolved.candidate.contract,
             resolved.structure,
             self.around,

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import warnings
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast, overload
@@ -33,6 +32,7 @@ from langchain_spectool.graph.place import current_config, place_in
 from langchain_spectool.graph.tap import ForcingTap, Tap, bound_names, caller_streams
 from langchain_spectool.speculators.draft_model import DraftModel
 from langchain_spectool.speculators.early_dispatch import EarlyDispatch
+from langchain_spectool.telemetry.broadcast import Broadcast
 from langchain_spectool.telemetry.report import Report, Tally
 
 
@@ -75,13 +75,12 @@ class Speculation:
         self.gated = held_back(gated)
         self.trusted = server_names(trust_mcp)
         self._tally = Tally()
-        self._observers: tuple[Observer, ...] = (self._tally, *observers)
+        self.events = Broadcast((self._tally, *observers))
         self._airborne = Airborne()
         self._books: dict[bool, ToolBook] = {}
         self._last_bound: tuple[object, Sequence[BaseTool]] = (None, ())
         self._sampling, self._listening = by_kind(self.speculators)
         self._force = any(source.force for source in self._listening)
-        self._mute: set[int] = set()
 
     # --- what users ask
 
@@ -120,14 +119,8 @@ class Speculation:
         try:
             return mode_of(value)
         except ValueError as error:
-            self.warn_once(f"{error}; speculation is off")
+            self.events.warn_once(f"{error}; speculation is off")
             return "off"
-
-    def warn_once(self, text: str) -> None:
-        """Warn the developer, once per text."""
-        if hash(text) not in self._mute:
-            self._mute.add(hash(text))
-            warnings.warn(text, RuntimeWarning, stacklevel=3)
 
     # --- the model's turn
 
@@ -159,7 +152,7 @@ class Speculation:
         try:
             return self._begin(request, gates, model, loop=loop)
         except Exception as error:  # noqa: BLE001 - our failure is a miss
-            self.failed("open", error)
+            self.events.failed("open", error)
             return None
 
     def _begin(
@@ -177,6 +170,7 @@ class Speculation:
             self._tally.idle("off" if mode == "off" else "no_run_control")
             return None
         driver: Driver = ThreadDriver() if loop is None else AsyncDriver(loop)
+        emit = self.events.emit
         asked = None if request is None else request()
         gated = self.gated.union(gates())
 
@@ -185,10 +179,17 @@ class Speculation:
 
         if asked is not None and self._is_quiet(model, book(asked.tools), place):
             clock = driver.clock
-            return QuietTurn(clock=clock, report=self.emit, idle=self._deaf, started_s=clock())
+            return QuietTurn(
+                clock=clock, report=self.events.emit, idle=self._deaf, started_s=clock()
+            )
         turn = ModelTurn(
             scope=TurnScope(
-                place, driver, self.policy, self.emit, self._airborne, shadow=mode == "shadow"
+                place,
+                driver,
+                self.policy,
+                self.events.emit,
+                self._airborne,
+                shadow=mode == "shadow",
             ),
             book=book(self.tools if asked is None else asked.tools),
             sampling=self._sampling,
@@ -199,7 +200,7 @@ class Speculation:
                 context=detached_context(),
             ),
             shadow=mode == "shadow",
-            report=self.emit,
+            report=emit,
             rebook=lambda parameters: book(self._bound(parameters)),
             on_usage=self._used,
         )
@@ -251,7 +252,7 @@ class Speculation:
         turn.start(replace(request, declared=declared, on_usage=self._used), sample=bool(declared))
 
     def _used(self, source: str, usage: tuple[int, int] | None) -> None:
-        self.emit(Event(kind="usage", at_s=0.0, source=source, usage=usage))
+        self.events.emit(Event(kind="usage", at_s=0.0, source=source, usage=usage))
 
     def end_turn(self, turn: ModelTurn | QuietTurn, message: AIMessage | None) -> None:
         """Plan for the model's answer. Never raises."""
@@ -280,7 +281,7 @@ class Speculation:
         try:
             return self._committed(request)
         except Exception as error:  # noqa: BLE001 - our failure is a miss
-            self.failed("claim", error)
+            self.events.failed("claim", error)
             return None
 
     def _committed(self, request: ToolCallRequest) -> CommittedCallScope | None:
@@ -304,7 +305,7 @@ class Speculation:
         if found is None:
             return CommittedCallScope(place.control, inside) if contract is None else None
         turn, booking = found
-        booked = BookedCall(run, turn, booking, self.emit)
+        booked = BookedCall(run, turn, booking, self.events.emit)
         return CommittedCallScope(
             place.control, inside, booked=booked, contract=contract, writes=contract is None
         )
@@ -337,36 +338,14 @@ class Speculation:
         try:
             return call.begin(request)
         except Exception as error:  # noqa: BLE001 - our failure is a miss
-            self.failed("claim", error)
+            self.events.failed("claim", error)
             return request
 
     def _ended(self, call: CommittedCallScope) -> None:
         try:
             call.end()
         except Exception as error:  # noqa: BLE001 - our failure is a miss
-            self.failed("claim", error)
-
-    # --- events
-
-    def emit(self, event: Event) -> None:
-        """Tell every observer; one that raises loses only this event."""
-        for observer in self._observers:
-            try:
-                observer.on_event(event)
-            except Exception as error:  # noqa: BLE001 - an observer never reaches the run
-                self.warn_once(f"an observer raised {error!r}; its event is dropped")
-
-    def failed(self, what: str, error: Exception) -> None:
-        """Report a failure of ours as one event."""
-        self.emit(
-            Event(
-                kind="error",
-                at_s=0.0,
-                verdict=type(error).__name__,
-                source=what,
-                detail=str(error),
-            )
-        )
+            self.events.failed("claim", error)
 
     # --- the places it plugs into
 

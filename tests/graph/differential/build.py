@@ -16,6 +16,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode, create_react_agent, tools_condition
 from langgraph.store.memory import InMemoryStore
+from langgraph.types import RetryPolicy
 from pydantic import BaseModel
 
 from langchain_spectool import (
@@ -88,7 +89,7 @@ class Built:
 
 def build(spec: AgentSpec, arm: Arm) -> Built:
     """Build one arm of `spec`."""
-    world = World(many=spec.around != "none")
+    world = World(counted=spec.form == "create_agent" and spec.around == "none")
     tools = [build_tool(tool, world, spec) for tool in spec.tools]
     observer = RecordingObserver()
     speculation = None
@@ -150,7 +151,10 @@ def _answer(spec: AgentSpec, turn: int) -> AIMessage:
     made = spec.turns[turn]
     requests = [(call.tool, call.args) for call in made.calls]
     prefix = "c" if spec.repeat_ids else f"t{turn}c"
-    return calls(*requests, content=made.content, prefix=prefix)
+    message = calls(*requests, content=made.content, prefix=prefix)
+    if made.truncated:
+        message.response_metadata["finish_reason"] = "length"
+    return message
 
 
 def _main_model(spec: AgentSpec, world: World, *, fails: bool) -> ScriptedModel:
@@ -298,8 +302,15 @@ def _state_graph(
     if speculation is not None:
         node = speculation.model_node(node)
     builder = StateGraph(_STATES[spec.state, key], context_schema=Tenant)
-    builder.add_node("agent", node)
-    builder.add_node("tools", _tool_node(spec, tools, speculation, key))
+    policy = RetryPolicy(
+        max_attempts=2,
+        initial_interval=spec.unit_s,
+        jitter=False,
+        retry_on=(RuntimeError, ValueError),
+    )
+    retry = policy if spec.retries else None
+    builder.add_node("agent", node, retry_policy=retry)
+    builder.add_node("tools", _tool_node(spec, tools, speculation, key), retry_policy=retry)
     builder.add_edge(START, "agent")
     builder.add_conditional_edges("agent", lambda state: tools_condition(state, key))
     builder.add_edge("tools", "agent")

@@ -50,6 +50,14 @@ class Call:
         return f"{self.tool}({self.q!r}, {self.n!r}) at {self.seen}"
 
 
+@dataclass(frozen=True)
+class Found:
+    """A value that is no JSON."""
+
+    q: str
+    seen: int
+
+
 Act = Callable[[Call], Any]
 
 
@@ -308,7 +316,7 @@ def _messages_of(state: Any) -> list[Any]:
 
 KINDS: Mapping[str, Kind] = {
     "plain": Kind(),
-    "other": Kind(),
+    "other": Kind(options={"tags": ["odd"], "metadata": {"team": "blue"}}),
     "klass": Kind(),
     "pair": Kind(
         act=lambda call: (call.value(), {"q": call.q, "n": [call.n]}),
@@ -316,6 +324,8 @@ KINDS: Mapping[str, Kind] = {
     ),
     "listing": Kind(act=lambda call: {"found": [call.q, {"n": call.n}], "at": call.seen}),
     "blocks": Kind(act=lambda call: [{"type": "text", "text": call.value()}]),
+    "object": Kind(act=lambda call: Found(call.q, call.seen)),
+    "forgiving": Kind(options={"handle_validation_error": "say it again"}),
     "loose": Kind(shape="loose", options={"args_schema": _JSON_SCHEMA}),
     "direct": Kind(options={"return_direct": True}),
     "polite": Kind(act=_fail_politely, options={"handle_tool_error": True}),

@@ -45,6 +45,8 @@ class TurnSpec:
     generation: int = 3
     failures: int = 0
     """How many attempts of the main model fail before it answers."""
+    truncated: bool = False
+    """Whether the model ran out of tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +85,8 @@ class AgentSpec:
     messages_key: str = "messages"
     node: Literal["function", "chain"] = "function"
     version: Literal["v1", "v2"] = "v2"
+    retries: bool = False
+    """Whether the nodes of a graph built by hand are retried once."""
 
     @property
     def live(self) -> bool:
@@ -105,8 +109,9 @@ class World:
     order of their calls, see each other at once.
     """
 
-    many: bool = False
-    """Whether several agents live in it, each at a turn of its own."""
+    counted: bool = True
+    """Whether turns are counted as they begin; else they are told by the messages, which may
+    then be those of several agents, or of a node that is retried."""
     version: int = 0
     live: int = 0
     pending: int = 0
@@ -117,7 +122,7 @@ class World:
 
     def turn_of(self, messages: Sequence[Any]) -> int:
         """Return which turn a model that was given `messages` is asked for."""
-        if not self.many:
+        if self.counted:
             return self.turn
         return sum(message.type == "ai" for message in messages)
 

@@ -58,7 +58,7 @@ def agents(draw: st.DrawFn, clock: str) -> AgentSpec:
         "structured": form == "create_agent" and not draw(_mostly),
     }
     if form != "create_agent":
-        options |= draw(_node_options(form))
+        options |= draw(_node_options(form, alone=alone))
     bare = AgentSpec(turns=(), **options)
     size = draw(st.sampled_from([1, 2, 2, 3]))
     turns = draw(st.lists(_turns(bare), min_size=size, max_size=size))
@@ -121,10 +121,12 @@ def _sources(draw: st.DrawFn, entry: str) -> tuple[str, ...]:
 
 
 @st.composite
-def _node_options(draw: st.DrawFn, form: str) -> dict[str, Any]:
+def _node_options(draw: st.DrawFn, form: str, *, alone: bool) -> dict[str, Any]:
+    handlings = [*HANDLING] if alone else ["default", "all", "text", "function"]
+    wrappers = [None, None, "edit", "short"] + ["raise"] * alone
     options: dict[str, Any] = {
-        "handling": draw(st.sampled_from([*HANDLING])),
-        "wrapper": draw(st.sampled_from([None, None, "edit", "short", "raise"])),
+        "handling": draw(st.sampled_from(handlings)),
+        "wrapper": draw(st.sampled_from(wrappers)),
     }
     if form == "react":
         return options | {"version": draw(st.sampled_from(["v1", "v2"]))}
@@ -132,6 +134,7 @@ def _node_options(draw: st.DrawFn, form: str) -> dict[str, Any]:
         "state": draw(st.sampled_from(["typed", "pydantic", "dataclass"])),
         "messages_key": draw(st.sampled_from(["messages", "chat"])),
         "node": draw(st.sampled_from(["function", "chain"])),
+        "retries": draw(st.booleans()),
     }
 
 
@@ -147,7 +150,7 @@ def _turns(draw: st.DrawFn, agent: AgentSpec) -> TurnSpec:
     guesses += draw(st.lists(_calls(agent), max_size=1))
     if guesses and draw(st.booleans()):
         guesses = draw(st.permutations(guesses))
-    recovers = {"fallback", "model_retry"} & {*agent.middleware}
+    recovers = agent.retries or {"fallback", "model_retry"} & {*agent.middleware}
     failing = st.booleans() if recovers else st.sampled_from([False] * 19 + [True])
     if agent.around != "none":
         failing = st.just(False)
@@ -157,6 +160,7 @@ def _turns(draw: st.DrawFn, agent: AgentSpec) -> TurnSpec:
         content=draw(st.sampled_from(["", "let me see", "I write to ann@x.org"])),
         generation=draw(st.integers(0 if agent.clock == "async" else 1, 5)),
         failures=int(draw(failing)),
+        truncated=not draw(_nearly_always),
     )
 
 
