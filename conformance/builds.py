@@ -101,11 +101,14 @@ class PrefillingSpeculation(Speculation):
             return None
         landing = run.aloft[flight].landing
         COUNTS["prefilled"] += 1
-        return self._booked(request, tool, scope, run, key), landing
+        booked = self._booked(request, tool, scope, run, key)
+        return CommittedCallScope(
+            control, "", booked=booked, contract=CONTRACT, writes=False
+        ), landing
 
     def _booked(
         self, request: ToolCallRequest, tool: BaseTool, scope: TurnScope, run: Run, key: str
-    ) -> CommittedCallScope:
+    ) -> BookedCall:
         call = request.tool_call
         scope.commit(
             [
@@ -119,9 +122,7 @@ class PrefillingSpeculation(Speculation):
                 )
             ]
         )
-        booked = BookedCall(run, scope.turn, scope.turn.bookings[0], self._count)
-        control = scope.place.control
-        return CommittedCallScope(control, "", booked=booked, contract=CONTRACT, writes=False)
+        return BookedCall(run, scope.turn, scope.turn.bookings[0], self._count)
 
     def _count(self, event: Any) -> None:
         COUNTS["served"] += event.kind == "claim" and event.verdict in ("hit", "joined")

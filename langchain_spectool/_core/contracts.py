@@ -231,7 +231,7 @@ def declare(tool: object, contract: Contract) -> None:
 
 def _record(tool: object, contract: Contract) -> Declaration:
     if isinstance(tool, type):
-        return Declaration(contract=contract, name=None, bodies=bodies_of(tool)[:2])
+        return Declaration(contract=contract, name=None, bodies=bodies_of(tool)[: len(_METHODS)])
     name: str | None = getattr(tool, "name", None)
     return Declaration(contract=contract, name=name, bodies=bodies_of(tool))
 
@@ -257,9 +257,12 @@ def declaration(tool: object) -> Declaration | None:
     return None
 
 
+_METHODS = ("_run", "_arun", "run", "arun", "invoke", "ainvoke", "_to_args_and_kwargs")
+
+
 def bodies_of(tool: object) -> tuple[object, ...]:
-    """Return what runs when `tool` is called: `_run`, `_arun`, `func` and `coroutine`."""
-    own = (getattr(tool, name, None) for name in ("_run", "_arun"))
+    """Return what runs when `tool` is called: its methods, its `func` and its `coroutine`."""
+    own = (getattr(tool, name, None) for name in _METHODS)
     # A method is made anew at each look; the function below it stays the same object.
     functions = (getattr(body, "__func__", body) for body in own)
     return (*functions, getattr(tool, "func", None), getattr(tool, "coroutine", None))

@@ -24,6 +24,8 @@ class Outcome:
     """Exact key of the values the body received; None if it was never reached."""
     token: Any = None
     """What the contract's `freshness` said before the run."""
+    holds: object = None
+    """Whatever `body_key` knows by its identity alone: it must outlive the key."""
     detail: str = ""
 
 

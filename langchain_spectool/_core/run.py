@@ -62,9 +62,15 @@ class RunMachine:
     # --- the turn
 
     def open(self, turn: Turn) -> list[Discard]:
-        """Begin `turn`; earlier turns of its scope are over."""
+        """Begin `turn`; earlier turns of its scope are over.
+
+        An undeclared call of theirs that nobody asked us about ran elsewhere, or not at all: what
+        was read before it may be out of date.
+        """
         over = [other for other in self.turns if other.precedes(turn)]
         discards = [discard for other in over for discard in self.close(other, "unclaimed")]
+        if any(other.wrote_unseen for other in over):
+            discards += self._raise_epoch(None)
         self.turns.append(turn)
         return discards
 

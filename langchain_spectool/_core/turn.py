@@ -153,6 +153,11 @@ class Turn:
             self.phase == "committed" and all(b.ended_s is not None for b in self.bookings)
         )
 
+    @property
+    def wrote_unseen(self) -> bool:
+        """Whether it committed an undeclared call that was never requested from us."""
+        return any(b.call.contract is None and not b.requested for b in self.bookings)
+
     def precedes(self, later: "Turn") -> bool:
         """Whether this turn is over once `later` begins.
 

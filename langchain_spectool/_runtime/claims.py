@@ -44,6 +44,8 @@ class Received:
     values: Mapping[str, Any]
     repeatable: Callable[[object], bool] = _always
     """Whether a value the body has now returned may answer equal calls as well."""
+    holds: object = None
+    """Whatever `key` knows by its identity alone."""
 
 
 class BookedCall:
@@ -274,7 +276,13 @@ class _Claiming:
         kept, copied = _copied(value)
         if copied:
             self._lead_home(
-                Outcome(state="landed", value=kept, body_key=self._received.key, token=self._token)
+                Outcome(
+                    state="landed",
+                    value=kept,
+                    body_key=self._received.key,
+                    token=self._token,
+                    holds=self._received.holds,
+                )
             )
 
     def _lead_home(self, outcome: Outcome) -> None:
@@ -284,7 +292,6 @@ class _Claiming:
         with self._run.lock:
             if aloft := self._run.aloft.pop(lead, None):
                 aloft.landing.land(outcome)
-            lead.waiters = max(0, lead.waiters - 1)
             self._run.machine.landed(lead, outcome, self._clock())
             self._run.act(())
 

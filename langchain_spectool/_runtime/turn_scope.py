@@ -192,8 +192,8 @@ class TurnScope:
 
     def commit(self, calls: Sequence[CommittedCall], *, truncated: bool = False) -> None:
         """Make the plan; guesses stop here."""
-        plans = self._remembers(calls) and not (truncated or self.turn.shadow)
-        run = self._entered() if plans else self._run
+        shares = self._shares(calls) and not truncated
+        run = self._entered() if shares or self._follows() else self._run
         now_s = self.clock()
         self._close("committed", now_s)
         run = self._run if run is None else run
@@ -212,14 +212,15 @@ class TurnScope:
             )
         )
 
-    def _remembers(self, calls: Sequence[CommittedCall]) -> bool:
-        """Say whether calls without guesses this turn may share what their run has kept."""
+    def _shares(self, calls: Sequence[CommittedCall]) -> bool:
+        """Say whether one of `calls` may answer later equal ones."""
         contracts = [call.contract for call in calls if call.contract is not None]
-        if any(contract.deterministic for contract in contracts):
-            return True
+        return not self.turn.shadow and any(contract.deterministic for contract in contracts)
+
+    def _follows(self) -> bool:
+        """Say whether the run has a past: earlier turns to end, or flights kept for later ones."""
         place = self._place
-        keeps = any(contract.reuse != "turn" for contract in contracts)
-        return keeps and place is not None and runs.find(place.control) is not None
+        return place is not None and runs.find(place.control) is not None
 
     def _plan(
         self, run: Run, calls: Sequence[CommittedCall], *, truncated: bool, now_s: float
@@ -230,6 +231,7 @@ class TurnScope:
             booking.flight is not None
             or booking.verdict in ("shadow_hit", "fenced")
             or shared_under(self.turn, booking) is not None
+            or (booking.call.contract is None and machine.kept)
             for booking in self.turn.bookings
         )
         if not matters:

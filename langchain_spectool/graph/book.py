@@ -10,6 +10,7 @@ from typing import Any, cast
 from langchain_core.tools import BaseTool
 
 from langchain_spectool._core.contracts import Contract
+from langchain_spectool._core.encoding import attempt
 from langchain_spectool._core.guess import Candidate, Guess
 from langchain_spectool._core.keys import prepared
 from langchain_spectool._core.turn import CommittedCall
@@ -128,7 +129,8 @@ def _key(tool: BaseTool | None, contract: Contract | None, args: Any) -> str | N
     values = ready.values(args)
     if values is None:
         return None
-    return ready.values_key(values if contract.key is None else contract.key(values))
+    own = values if contract.key is None else attempt(contract.key, values)
+    return None if own is None else ready.values_key(own)
 
 
 def _refused(

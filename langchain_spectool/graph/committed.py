@@ -14,7 +14,8 @@ from langchain_spectool._runtime.runs import Run
 from langchain_spectool.graph.early import body_key, unrepeatable
 from langchain_spectool.graph.isolation import Taint, watching
 from langchain_spectool.graph.proxy import proxy
-from langchain_spectool.graph.structure import structural_reason
+from langchain_spectool.graph.setting import current_setting
+from langchain_spectool.graph.structure import takes_handles
 
 
 class CommittedCallScope:
@@ -70,7 +71,9 @@ class _ClaimingBody:
         self._contract = contract
         self._booked = booked
 
-    def run(self, body: Callable[[], Any], values: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    def run(
+        self, body: Callable[[], Any], values: Mapping[str, Any], handed: Mapping[str, Any]
+    ) -> Any:  # noqa: ANN401
         taint = Taint()
 
         def watched() -> Any:  # noqa: ANN401
@@ -78,10 +81,15 @@ class _ClaimingBody:
                 return body()
 
         shares = self._contract.deterministic
-        return self._booked.answer(self._received(values, taint), watched if shares else body)
+        return self._booked.answer(
+            self._received(values, handed, taint), watched if shares else body
+        )
 
     async def arun(
-        self, body: Callable[[], Coroutine[Any, Any, Any]], values: Mapping[str, Any]
+        self,
+        body: Callable[[], Coroutine[Any, Any, Any]],
+        values: Mapping[str, Any],
+        handed: Mapping[str, Any],
     ) -> Any:  # noqa: ANN401
         taint = Taint()
 
@@ -90,18 +98,21 @@ class _ClaimingBody:
                 return await body()
 
         shares = self._contract.deterministic
-        received = self._received(values, taint)
+        received = self._received(values, handed, taint)
         return await self._booked.aanswer(received, watched if shares else body)
 
-    def _received(self, values: Mapping[str, Any], taint: Taint) -> Received:
+    def _received(
+        self, values: Mapping[str, Any], handed: Mapping[str, Any], taint: Taint
+    ) -> Received:
+        setting = None
         try:
-            key = body_key(self._tool, self._contract, values)
+            setting = current_setting(handed)
+            key = body_key(self._tool, self._contract, values, setting)
         except Exception:  # noqa: BLE001 - the author's `key` may raise: then nothing is equal
             key = None
-        # A body that is handed the runtime of its own call may have used any of it.
-        own = structural_reason(self._tool).uses_runtime
 
         def repeatable(value: object) -> bool:
-            return not own and not taint.reasons and unrepeatable(value) is None
+            clean = not taint.reasons and unrepeatable(value) is None
+            return clean and not takes_handles(self._tool)
 
-        return Received(key=key, values=values, repeatable=repeatable)
+        return Received(key=key, values=values, repeatable=repeatable, holds=setting)

@@ -11,14 +11,12 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AbstractContextManager
 from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, cast
 
 from langchain_core.messages.tool import ToolOutputMixin
 from langchain_core.tools import BaseTool
-from langsmith import run_helpers
 
 from langchain_spectool._core.contracts import Contract
 from langchain_spectool._core.flight import Outcome
@@ -30,8 +28,10 @@ from langchain_spectool.graph.isolation import (
     early_config,
     early_tool_runtime,
     silence,
+    untraced,
 )
 from langchain_spectool.graph.proxy import proxy
+from langchain_spectool.graph.setting import Setting, current_setting
 from langchain_spectool.graph.structure import Structure
 
 _REFUSED = "_spectool_tainted"
@@ -46,14 +46,17 @@ class Surroundings:
     context: Context
 
 
-def body_key(tool: BaseTool, contract: Contract, values: Mapping[str, Any]) -> str | None:
+def body_key(
+    tool: BaseTool, contract: Contract, values: Mapping[str, Any], setting: Setting
+) -> str | None:
     """Return the exact key of the values a body received; equal keys may share a result.
 
     The body itself is part of it, as an object: two tools of one name never answer each other.
+    So is its setting: no one is answered with what another was told.
     """
     own = values if contract.key is None else contract.key(values)
     encoded = prepared(tool).values_key(own, exact=True)
-    return None if encoded is None else f"{id(_body_of(tool))}:{encoded}"
+    return None if encoded is None else f"{id(_body_of(tool))}:{setting.text}:{encoded}"
 
 
 def _body_of(tool: BaseTool) -> object:
@@ -73,6 +76,10 @@ def _refuse(tool: BaseTool, reason: str) -> None:
         object.__setattr__(tool, _REFUSED, reason)
 
 
+class _Exited(Exception):  # noqa: N818 - never leaves this module
+    """A body that nobody asked for wanted to end the process."""
+
+
 class _Recorder:
     """Stands where the body stood: keeps the values it got and the raw value it returned."""
 
@@ -83,10 +90,13 @@ class _Recorder:
         self.key: str | None = None
         self.token: object = None
         self.reached = False
+        self.holds: object = None
         self.returned: tuple[Any] | None = None
 
-    def run(self, body: Callable[[], Any], values: Mapping[str, Any]) -> Any:  # noqa: ANN401
-        look = self._begin(values)
+    def run(
+        self, body: Callable[[], Any], values: Mapping[str, Any], handed: Mapping[str, Any]
+    ) -> Any:  # noqa: ANN401
+        look = self._begin(values, handed)
         if look is not None:
             self.token = look()
         value = body()
@@ -94,18 +104,29 @@ class _Recorder:
         return value
 
     async def arun(
-        self, body: Callable[[], Coroutine[Any, Any, Any]], values: Mapping[str, Any]
+        self,
+        body: Callable[[], Coroutine[Any, Any, Any]],
+        values: Mapping[str, Any],
+        handed: Mapping[str, Any],
     ) -> Any:  # noqa: ANN401
-        look = self._begin(values)
+        look = self._begin(values, handed)
         if look is not None:
             self.token = await off_the_loop(look)
-        value = await body()
+        try:
+            value = await body()
+        except (SystemExit, KeyboardInterrupt) as error:
+            # Core runs the body in a task of its own, which would take these to the loop.
+            raise _Exited from error
         self.returned = (value,)
         return value
 
-    def _begin(self, values: Mapping[str, Any]) -> Callable[[], object] | None:
+    def _begin(
+        self, values: Mapping[str, Any], handed: Mapping[str, Any]
+    ) -> Callable[[], object] | None:
         self.reached = self._taint.in_body = True
-        self.key = body_key(self._tool, self._contract, values)
+        setting = current_setting(handed)
+        self.holds = setting.holds
+        self.key = body_key(self._tool, self._contract, values, setting)
         freshness = self._contract.freshness
         if freshness is None:
             return None
@@ -133,7 +154,7 @@ def early_run(
     def run() -> Outcome:
         try:
             silence(taint)
-            with _untraced():
+            with untraced():
                 stand_in.invoke(call, config)
         except BaseException as error:  # noqa: BLE001 - a failed guess is invisible
             return _outcome(tool, recorder, taint, error)
@@ -143,7 +164,7 @@ def early_run(
         task_cancelled = _cancellation()
         try:
             silence(taint)
-            with _untraced():
+            with untraced():
                 await stand_in.ainvoke(call, config)
         except BaseException as error:
             if task_cancelled():
@@ -156,11 +177,6 @@ def early_run(
         arun=arun if structure.asynchronous else None,
         context=around.context.copy(),
     )
-
-
-def _untraced() -> AbstractContextManager[None]:
-    tracing: Callable[..., AbstractContextManager[None]] = vars(run_helpers)["tracing_context"]
-    return tracing(parent=False, enabled=False)
 
 
 def _cancellation() -> Callable[[], bool]:
@@ -181,7 +197,11 @@ def _outcome(
         detail = type(error).__name__ if error is not None else "the body was not reached"
         return Outcome(state="failed", body_key=recorder.key, detail=detail)
     return Outcome(
-        state="landed", value=recorder.returned[0], body_key=recorder.key, token=recorder.token
+        state="landed",
+        value=recorder.returned[0],
+        body_key=recorder.key,
+        token=recorder.token,
+        holds=recorder.holds,
     )
 
 

@@ -7,6 +7,7 @@ gates that cannot be found this way (`interrupt_before`, one's own nodes) are na
 """
 
 import functools
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -15,7 +16,8 @@ from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langgraph.prebuilt import ToolNode
 
 _MODEL_CALLS = ("_execute_model_sync", "_execute_model_async")
-_MOST_OBJECTS = 2_000
+_MOST_OBJECTS = 20_000
+_PLAIN = (str, bytes, int, float, complex, type(None))
 _WRAPPERS = ("_wrap_tool_call", "_awrap_tool_call")
 
 
@@ -39,17 +41,22 @@ def gated_names(gates: Sequence[object]) -> frozenset[str]:
 
 
 def gates_around(handler: Callable[..., Any]) -> frozenset[str]:
-    """Return the names of the tools held back by other middleware of `handler`'s agent."""
+    """Return the names of the tools held back by other middleware of `handler`'s agent.
+
+    Raises:
+        RuntimeError: There is too much to search; then nothing may run early.
+    """
     innermost = _innermost(handler)
     if innermost is None:
         return frozenset()
-    known = _found.get(innermost)
-    if known is None:
-        known = _found[innermost] = _search(innermost)
-    return known
+    gates = _found.get(innermost)
+    if gates is None:
+        found = [item for item in reachable(innermost) if _held_back(item) is not None]
+        gates = _found[innermost] = found
+    return frozenset(name for gate in gates for name in _held_back(gate) or ())
 
 
-_found: "WeakKeyDictionary[Callable[..., Any], frozenset[str]]" = WeakKeyDictionary()
+_found: "WeakKeyDictionary[Callable[..., Any], list[object]]" = WeakKeyDictionary()
 
 
 def _innermost(handler: Callable[..., Any]) -> Callable[..., Any] | None:
@@ -62,32 +69,28 @@ def _innermost(handler: Callable[..., Any]) -> Callable[..., Any] | None:
     return None
 
 
-def _search(innermost: Callable[..., Any]) -> frozenset[str]:
-    names: set[str] = set()
-    for item in reachable(innermost):
-        names.update(_held_back(item) or ())
-    return frozenset(names)
-
-
 def _held_back(gate: object) -> frozenset[str] | None:
     if isinstance(gate, HumanInTheLoopMiddleware):
         return frozenset(cast("dict[str, Any]", gate.interrupt_on))
     tools = getattr(getattr(gate, "config", None), "tools", None)
-    if type(gate).__name__ == "AutoModeMiddleware" and tools:
+    if tools and any(kind.__name__ == "AutoModeMiddleware" for kind in type(gate).__mro__):
         return frozenset(str(getattr(tool, "name", tool)).strip() for tool in tools)
     return None
 
 
 def reachable(start: object) -> Iterator[object]:
     """Yield what closures, bound methods and tool nodes lead to, each object once."""
-    pending, seen = [start], {id(start)}
-    while pending and len(seen) < _MOST_OBJECTS:
-        item = pending.pop()
+    pending, seen = deque([start]), {id(start)}
+    while pending:
+        item = pending.popleft()
         yield item
         for child in _children(item):
-            if id(child) not in seen:
+            if id(child) not in seen and not isinstance(child, _PLAIN):
                 seen.add(id(child))
                 pending.append(child)
+        if len(seen) > _MOST_OBJECTS:
+            msg = f"an agent with over {_MOST_OBJECTS} objects: name its gates in `gated`"
+            raise RuntimeError(msg)
 
 
 def _children(item: object) -> list[object]:

@@ -7,10 +7,16 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import fields
 from typing import Any, NoReturn, cast
 
-from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager, Callbacks
+from langchain_core.callbacks import (
+    BaseCallbackHandler,
+    BaseCallbackManager,
+    Callbacks,
+    UsageMetadataCallbackHandler,
+)
 from langchain_core.runnables.config import RunnableConfig, var_child_runnable_config
 from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime
+from langsmith import run_helpers
 
 from langchain_spectool.errors import TaintedError
 
@@ -172,16 +178,21 @@ def with_handler(callbacks: Callbacks, handler: BaseCallbackHandler) -> Callback
     return [*(callbacks or ()), handler]
 
 
+def own_configurable(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the application put into a `configurable`, without the framework's handles."""
+    return {
+        key: value
+        for key, value in given.items()
+        if not key.startswith((_PREGEL, "checkpoint")) and key != "speculation"
+    }
+
+
 def early_config(
     config: Mapping[str, Any], runtime: object, taint: Taint, *, probe: bool
 ) -> RunnableConfig:
     """Return the config of an early tool run: no callbacks of the caller, no live handles."""
     given = cast("Mapping[str, Any]", config.get("configurable") or {})
-    configurable = {
-        key: value
-        for key, value in given.items()
-        if not key.startswith((_PREGEL, "checkpoint")) and key != "speculation"
-    }
+    configurable = own_configurable(given)
     for key in _TAINTING_KEYS:
         configurable[key] = _Untouchable(taint, "an interrupt or a graph's own channels")
     configurable[RUNTIME] = early_runtime(runtime, taint)
@@ -192,6 +203,13 @@ def early_config(
         configurable=configurable,
         recursion_limit=config.get("recursion_limit", 25),
     )
+
+
+def untraced() -> contextlib.AbstractContextManager[None]:
+    """Return a context in which LangSmith traces nothing."""
+    tracing: Callable[..., contextlib.AbstractContextManager[None]]
+    tracing = vars(run_helpers)["tracing_context"]
+    return tracing(parent=False, enabled=False)
 
 
 def detached_context() -> contextvars.Context:
@@ -209,22 +227,25 @@ def silence(taint: Taint | None = None) -> None:
     """
     var_child_runnable_config.set(None)
     _leave_span()
+    for variable in hook_variables():
+        if taint is not None or not isinstance(variable.get(), UsageMetadataCallbackHandler):
+            variable.set(None)
     if taint is None:
         return
-    for variable in _hook_variables():
-        variable.set(None)
-    writer = _tool_call_writer()
+    writer = tool_call_writer()
     if writer is not None:
         writer.set(lambda _: taint.stop("wrote to the tool's output stream"))
 
 
-def _hook_variables() -> list[contextvars.ContextVar[Any]]:
+def hook_variables() -> list[contextvars.ContextVar[Any]]:
+    """Return the variables by which handlers register themselves for every run."""
     context = sys.modules.get("langchain_core.tracers.context")
     hooks = cast("list[tuple[Any, ...]]", getattr(context, "_configure_hooks", []))
     return [hook[0] for hook in hooks]
 
 
-def _tool_call_writer() -> contextvars.ContextVar[Callable[[Any], None] | None] | None:
+def tool_call_writer() -> contextvars.ContextVar[Callable[[Any], None] | None] | None:
+    """Return the variable that holds the writer of the running tool's output stream."""
     return getattr(sys.modules.get("langgraph.pregel._tools"), "_tool_call_writer", None)
 
 

@@ -12,7 +12,7 @@ from langchain.agents.middleware.types import (
     ModelResponse,
 )
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
@@ -134,7 +134,7 @@ class SpeculationMiddleware(AgentMiddleware[Any, Any, Any]):
         )
 
     def _commit(self, turn: ModelTurn | QuietTurn, response: ModelCallResult[Any]) -> None:
-        self.speculation.end_turn(turn, _message(response))
+        self.speculation.end_turn(turn, self.speculation.answer_of(_inner(response)))
 
 
 def _turn_request(request: ModelRequest[Any]) -> TurnRequest:
@@ -148,8 +148,7 @@ def _turn_request(request: ModelRequest[Any]) -> TurnRequest:
     )
 
 
-def _message(response: Any) -> AIMessage | None:  # noqa: ANN401 - any shape a handler returns
+def _inner(response: Any) -> Any:  # noqa: ANN401 - any shape a handler returns
     if isinstance(response, ExtendedModelResponse):
-        response = cast("ExtendedModelResponse[Any]", response).model_response
-    messages: list[Any] = response.result if isinstance(response, ModelResponse) else [response]
-    return next((m for m in reversed(messages) if isinstance(m, AIMessage)), None)
+        return cast("ExtendedModelResponse[Any]", response).model_response
+    return response

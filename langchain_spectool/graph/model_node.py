@@ -14,7 +14,6 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence,
 from langchain_core.runnables.config import set_config_context
 
 from langchain_spectool._runtime.landing import running_loop
-from langchain_spectool.graph.answers import answer_in
 from langchain_spectool.graph.deltas import StreamStep
 from langchain_spectool.graph.isolation import with_handler
 from langchain_spectool.graph.model_turn import ModelTurn
@@ -244,13 +243,13 @@ class _Watched:
 
     def heard(self, part: Any) -> Any:  # noqa: ANN401 - the node's own
         """Take a part of what the node streams."""
-        whole = None if isinstance(part, AIMessageChunk) else answer_in(part)
+        whole = None if isinstance(part, AIMessageChunk) else self._speculation.answer_of(part)
         self._answer = whole or self._answer
         return part
 
     def answered(self, output: Any) -> Any:  # noqa: ANN401 - the node's own
         if self._turn is not None:
-            self._answer = answer_in(output)
+            self._answer = self._speculation.answer_of(output)
         return output
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:

@@ -1,8 +1,10 @@
 """One call of the main model: gathers guesses while it writes, and plans when it has answered."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -19,9 +21,12 @@ from langchain_spectool._runtime.turn_scope import EarlyRun, TurnScope, turn_num
 from langchain_spectool.graph.book import Resolved, ToolBook
 from langchain_spectool.graph.deltas import StreamStep, truncated, truncated_message
 from langchain_spectool.graph.early import Surroundings, early_run
-from langchain_spectool.graph.isolation import silence
+from langchain_spectool.graph.isolation import silence, untraced
 
 Report = Callable[[Event], None]
+
+MOST_GUESSES = 256
+"""Most guesses taken from one sample; a source that never ends is cut off there."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,18 +113,25 @@ class ModelTurn:
         def run() -> None:
             try:
                 silence()
-                for guess in speculator.guess(request, number):
-                    if self.scope.clock() >= deadline_s:  # a thread cannot be cancelled
-                        return
-                    self.offer(guess, speculator.name, number)
+                with untraced():
+                    for guess in islice(speculator.guess(request, number), MOST_GUESSES):
+                        if self._closed(deadline_s):  # a thread cannot be cancelled
+                            return
+                        self.offer(guess, speculator.name, number)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - a speculator's failure is a miss
                 self._failed(speculator.name, error)
 
         async def arun() -> None:
             try:
                 silence()
-                async for guess in speculator.aguess(request, number):
-                    self.offer(guess, speculator.name, number)
+                left = MOST_GUESSES
+                with untraced():
+                    async for guess in speculator.aguess(request, number):
+                        if left == 0 or self._closed(deadline_s):
+                            return
+                        left -= 1
+                        self.offer(guess, speculator.name, number)
+                        await asyncio.sleep(0)  # a source that never waits must not hold the loop
             except (Exception, SystemExit) as error:  # noqa: BLE001 - a speculator's failure is a miss
                 self._failed(speculator.name, error)
 
@@ -130,6 +142,9 @@ class ModelTurn:
             arun=arun,
             done=_nothing,
         )
+
+    def _closed(self, deadline_s: float) -> bool:
+        return self.scope.turn.phase != "open" or self.scope.clock() >= deadline_s
 
     def offer(self, guess: Guess, source: str, sample: int) -> Flight | None:
         """Judge a guess and start it if it may run."""
@@ -214,6 +229,7 @@ class ModelTurn:
                 self._hear(listener, step)
         except Exception as error:  # noqa: BLE001 - our failure is a miss
             self._failed("tap", error)
+            self._listeners[run_id] = []  # who missed a step cannot read the next one
 
     def _hear(self, listener: _Listener, step: StreamStep) -> None:
         news = listener.assembler.feed(

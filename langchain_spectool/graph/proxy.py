@@ -4,7 +4,6 @@ import contextlib
 import functools
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol, cast, get_type_hints
-from weakref import WeakKeyDictionary
 
 from langchain_core.tools import BaseTool
 
@@ -14,14 +13,19 @@ _BODY = "_spectool_body"
 
 
 class ProxyBody(Protocol):
-    """Stands where the tool's own body stood; `values` are those the model chose."""
+    """Stands where the tool's own body stood; `values` are those the model chose, `handed` all."""
 
-    def run(self, body: Callable[[], Any], values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the tool's value
+    def run(
+        self, body: Callable[[], Any], values: Mapping[str, Any], handed: Mapping[str, Any]
+    ) -> Any:  # noqa: ANN401 - the tool's value
         """Answer a blocking call; `body()` runs the real body on the same values."""
         ...
 
     async def arun(
-        self, body: Callable[[], Coroutine[Any, Any, Any]], values: Mapping[str, Any]
+        self,
+        body: Callable[[], Coroutine[Any, Any, Any]],
+        values: Mapping[str, Any],
+        handed: Mapping[str, Any],
     ) -> Any:  # noqa: ANN401 - the tool's value
         """Answer an awaited call."""
         ...
@@ -40,17 +44,19 @@ def proxy(tool: BaseTool, body: ProxyBody, *, callbacks: bool = True) -> BaseToo
     return stand_in
 
 
-_classes: WeakKeyDictionary[type[BaseTool], type[BaseTool]] = WeakKeyDictionary()
+_PROXY = "_spectool_proxy"
 
 
 def _proxy_class(base: type[BaseTool]) -> type[BaseTool]:
-    # Making a pydantic subclass takes 0.9 ms, so each tool class gets one, once.
-    made = _classes.get(base)
+    # Making a pydantic subclass takes 0.9 ms, so each tool class gets one, once, and holds it:
+    # a class that is made anew for every run then goes with its stand-in.
+    made: type[BaseTool] | None = vars(base).get(_PROXY)
     if made is None:
         namespace: dict[str, Any] = {"_run": _sync_body(base), "__module__": base.__module__}
         if _own(base, "_arun") is not _own(BaseTool, "_arun"):  # core asks the same question
             namespace["_arun"] = _async_body(base)
-        made = _classes[base] = type(base.__name__, (base,), namespace)
+        made = type(base.__name__, (base,), namespace)
+        setattr(base, _PROXY, made)
     return made
 
 
@@ -58,8 +64,9 @@ def _sync_body(base: type[BaseTool]) -> Callable[..., Any]:
     @_showing(_own(base, "_run"))
     def _run(self: BaseTool, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the tool's own
         body, tool = cast("tuple[ProxyBody, BaseTool]", getattr(self, _BODY))
-        values = prepared(tool).received(args, kwargs)
-        return body.run(lambda: _own(tool, "_run")(*args, **kwargs), values)
+        own = functools.partial(_own(tool, "_run"), *args, **kwargs)
+        values = _received(tool, args, kwargs)
+        return own() if values is None else body.run(own, values, kwargs)
 
     return _run
 
@@ -68,10 +75,21 @@ def _async_body(base: type[BaseTool]) -> Callable[..., Any]:
     @_showing(_own(base, "_arun"))
     async def _arun(self: BaseTool, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the tool's own
         body, tool = cast("tuple[ProxyBody, BaseTool]", getattr(self, _BODY))
-        values = prepared(tool).received(args, kwargs)
-        return await body.arun(lambda: _own(tool, "_arun")(*args, **kwargs), values)
+        own = functools.partial(_own(tool, "_arun"), *args, **kwargs)
+        values = _received(tool, args, kwargs)
+        return await (own() if values is None else body.arun(own, values, kwargs))
 
     return _arun
+
+
+def _received(
+    tool: BaseTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Mapping[str, Any] | None:
+    """Return the values the model chose; None, and the body runs as ever, if that fails."""
+    try:
+        return prepared(tool).received(args, kwargs)
+    except Exception:  # noqa: BLE001 - our failure is a miss
+        return None
 
 
 def _showing(body: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

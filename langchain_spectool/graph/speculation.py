@@ -1,6 +1,7 @@
 """`Speculation`: one set of speculators, limits and observers, and the places it plugs into."""
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from langchain_spectool._runtime import runs
 from langchain_spectool._runtime.claims import BookedCall
 from langchain_spectool._runtime.driver import AsyncDriver, Driver, ThreadDriver
 from langchain_spectool._runtime.turn_scope import Airborne, Place, TurnScope
+from langchain_spectool.graph.answers import answer_in
 from langchain_spectool.graph.arguments import Source, by_kind, held_back, server_names
 from langchain_spectool.graph.book import ToolBook, judge_of
 from langchain_spectool.graph.committed import CommittedCallScope
@@ -111,7 +113,9 @@ class Speculation:
         asked = cast("Mapping[str, Any]", config.get("configurable") or {}).get("speculation")
         mode = self.policy.mode
         for value in (os.environ.get("SPECTOOL_MODE"), asked):
-            if value:
+            if value is False:
+                mode = "off"
+            elif value not in (None, ""):
                 mode = lowest(mode, self._checked(value))
         return mode
 
@@ -254,6 +258,14 @@ class Speculation:
     def _used(self, source: str, usage: tuple[int, int] | None) -> None:
         self.events.emit(Event(kind="usage", at_s=0.0, source=source, usage=usage))
 
+    def answer_of(self, output: object) -> AIMessage | None:
+        """Return the model's answer in what a node returned. Never raises."""
+        try:
+            return answer_in(output)
+        except Exception as error:  # noqa: BLE001 - our failure is a miss
+            self.events.failed("answer", error)
+            return None
+
     def end_turn(self, turn: ModelTurn | QuietTurn, message: AIMessage | None) -> None:
         """Plan for the model's answer. Never raises."""
         turn.commit(message)
@@ -261,11 +273,15 @@ class Speculation:
             self._tally.idle(turn.idle)
 
     def tap_for(self, turn: ModelTurn | QuietTurn, model: object) -> Tap | None:
-        """Return the tap for a turn whose request is known; None if it would hear nothing."""
+        """Return the tap for a known request, unless it would hear nothing. Never raises."""
         if isinstance(turn, QuietTurn):
             return None
-        if self._hears(model):
-            return self.node_tap(turn)
+        try:
+            if self._hears(model):
+                return self.node_tap(turn)
+        except Exception as error:  # noqa: BLE001 - our failure is a miss
+            self.events.failed("tap", error)
+            return None
         if not self._sampling:
             turn.idle = self._deaf
         return None
@@ -281,18 +297,17 @@ class Speculation:
         try:
             return self._committed(request)
         except Exception as error:  # noqa: BLE001 - our failure is a miss
-            self.events.failed("claim", error)
+            self._lost(error)
             return None
 
     def _committed(self, request: ToolCallRequest) -> CommittedCallScope | None:
-        tool = request.tool
-        if tool is None:
-            return None
         config: Mapping[str, Any] = getattr(request, "runtime").config  # noqa: B009 - its type is open
         place = place_in(config, self)
         if place is None:
             return None
-        contract = contract_of(tool, trust_mcp=self.trusted)
+        tool = request.tool
+        # Who answers a name that is not registered may write, too.
+        contract = None if tool is None else contract_of(tool, trust_mcp=self.trusted)
         if contract is None and self.mode(config) == "off":
             return None
         inside = str(config["configurable"].get("checkpoint_ns") or "")
@@ -338,14 +353,20 @@ class Speculation:
         try:
             return call.begin(request)
         except Exception as error:  # noqa: BLE001 - our failure is a miss
-            self.events.failed("claim", error)
+            self._lost(error)
             return request
 
     def _ended(self, call: CommittedCallScope) -> None:
         try:
             call.end()
         except Exception as error:  # noqa: BLE001 - our failure is a miss
-            self.events.failed("claim", error)
+            self._lost(error)
+
+    def _lost(self, error: Exception) -> None:
+        """Report that a call escaped us: it may write, so nothing read so far may answer."""
+        self.events.failed("claim", error)
+        with contextlib.suppress(Exception):
+            runs.invalidate(None)
 
     # --- the places it plugs into
 

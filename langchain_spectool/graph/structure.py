@@ -107,6 +107,21 @@ def _inspect(tool: BaseTool | type[BaseTool]) -> Structure:
     )
 
 
+def takes_handles(tool: BaseTool) -> bool:
+    """Say whether the body is handed what belongs to its own call: its runtime or callbacks.
+
+    Such a body may have used any of it. What cannot be inspected may, too.
+    """
+    handles = {"run_manager", "callbacks"}
+    try:
+        parameters = (inspect.signature(body).parameters for body in own_bodies(tool).values())
+        return structural_reason(tool).uses_runtime or any(
+            not handles.isdisjoint(names) for names in parameters
+        )
+    except Exception:  # noqa: BLE001 - a strange tool is refused, never a crash
+        return True
+
+
 def own_bodies(tool: BaseTool | type[BaseTool]) -> dict[str, Callable[..., Any]]:
     """Return what the tool's author wrote: `func`, `coroutine`, and overridden run methods."""
     kind = tool if isinstance(tool, type) else type(tool)

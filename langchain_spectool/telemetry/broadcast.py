@@ -1,5 +1,6 @@
 """Tells every observer every event, and the developer what only a developer can mend."""
 
+import contextlib
 import warnings
 from collections.abc import Sequence
 
@@ -8,7 +9,7 @@ from langchain_spectool._core.ports import Observer
 
 
 class Broadcast:
-    """The one place where events leave. None of its methods raise, but for warnings as errors."""
+    """The one place where events leave. None of its methods raise."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         """Tell `observers`, in order."""
@@ -39,4 +40,5 @@ class Broadcast:
         """Warn the developer, once per text."""
         if text not in self._warned:
             self._warned.add(text)
-            warnings.warn(text, RuntimeWarning, stacklevel=3)
+            with contextlib.suppress(RuntimeWarning):  # an error where warnings are errors
+                warnings.warn(text, RuntimeWarning, stacklevel=3)

@@ -56,6 +56,8 @@ answers = st.sampled_from(
 """The calls of a turn."""
 pick = st.integers(0, 7)
 seldom = st.sampled_from([False, False, False, False, True])
+afters = st.sampled_from(["taken", "taken", "taken", "taken", "changed", "returned"])
+"""What becomes of an answer: taken, refused by `freshness`, or lost with a cancelled call."""
 landings: st.SearchStrategy[Landing] = st.sampled_from(
     ["landed", "landed", "landed", "landed", "failed", "tainted", "cancelled"]
 )
@@ -312,24 +314,24 @@ class Interleavings(RuleBasedStateMachine):
         return [call for call in self.books.calls if call.booking.call.key and not call.claims]
 
     @precondition(lambda self: self.unclaimed)
-    @rule(which=pick, edit=edits, changed=seldom)
-    def claims(self, which: int, edit: str | None, changed: bool) -> None:
+    @rule(which=pick, edit=edits, after=afters)
+    def claims(self, which: int, edit: str | None, after: str) -> None:
         if call := self._some(self.unclaimed, which):
-            self._claim(call, edit, changed=changed)
+            self._claim(call, edit, after=after)
 
     @precondition(lambda self: self.unclaimed)
     @rule()
     def all_claim(self) -> None:
         for call in self.unclaimed:
-            self._claim(call, "", changed=False)
+            self._claim(call, "", after="taken")
 
     @precondition(lambda self: any(call.claims for call in self.books.calls))
     @rule(which=pick)
     def retries(self, which: int) -> None:
         if call := self._some([call for call in self.books.calls if call.claims], which):
-            self._claim(call, "", changed=False)
+            self._claim(call, "", after="taken")
 
-    def _claim(self, call: Call, edit: str | None, *, changed: bool) -> None:
+    def _claim(self, call: Call, edit: str | None, *, after: str) -> None:
         body_key = None if edit is None else f"{call.booking.call.key}{edit}"
         if call.booking.flight is None:
             call.bound = len(self.books.changes)
@@ -347,7 +349,7 @@ class Interleavings(RuleBasedStateMachine):
         elif claim.action == "wait":
             self._joins(call, claim, body_key)
         elif claim.action != "lead":
-            self._answered(call, claim, body_key, changed=changed)
+            self._answered(call, claim, body_key, after=after)
 
     def _joins(self, call: Call, claim: Claim, body_key: str | None) -> None:
         assert claim.flight is not None
@@ -358,17 +360,17 @@ class Interleavings(RuleBasedStateMachine):
         self.books.waiting.append(Waiting(call, claim, log, body_key))
 
     @precondition(lambda self: self.books.waiting)
-    @rule(which=pick, changed=seldom)
-    def settles(self, which: int, changed: bool) -> None:
+    @rule(which=pick, after=afters)
+    def settles(self, which: int, after: str) -> None:
         """A wait ends: by the landing, by the flight's end, or because it cannot go on."""
         if waiting := self._some(self.books.waiting, which):
-            self._settle(waiting, changed=changed)
+            self._settle(waiting, after=after)
 
-    def _settle(self, waiting: Waiting, *, changed: bool) -> None:
+    def _settle(self, waiting: Waiting, *, after: str) -> None:
         self.books.waiting.remove(waiting)
         claim = self.machine.settle(waiting.claim, waiting.body_key, self.now_s)
         self._act(claim.discard)
-        self._answered(waiting.call, claim, waiting.body_key, changed=changed)
+        self._answered(waiting.call, claim, waiting.body_key, after=after)
 
     @precondition(lambda self: self.books.waiting)
     @rule(which=pick)
@@ -377,22 +379,26 @@ class Interleavings(RuleBasedStateMachine):
             self.books.waiting.remove(waiting)
             self._act(*self.machine.forsake(waiting.log.flight))
 
-    def _answered(self, call: Call, claim: Claim, body_key: str | None, *, changed: bool) -> None:
+    def _answered(self, call: Call, claim: Claim, body_key: str | None, *, after: str) -> None:
         if claim.flight is None:
             assert claim.action == "run"
             return
         log = self.books.logs[claim.flight]
         objections = self.books.objections(call, log, body_key, self.now_s)
         if claim.action != "serve":
-            mishap = log.outcome is None or log.reason in MISHAPS
+            # One that has answered others goes without a word.
+            gone = log.served > 0 and log.flight.state == "cancelled"
+            mishap = log.outcome is None or log.reason in MISHAPS or gone
             assert mishap or objections - {"discarded"}, f"refused for nothing: {claim.verdict}"
             return
         assert not objections
         assert claim.flight.outcome is not None
         assert claim.flight.outcome.value is log
         assert log.outcome == "landed"
-        if changed:
+        if after == "changed":
             self._act(self.machine.changed(claim.flight).discard)
+        elif after == "returned":
+            self._act(*self.machine.returned(claim.flight))
         else:
             log.served += 1
             call.served += 1
@@ -487,8 +493,10 @@ class Interleavings(RuleBasedStateMachine):
         """End the run: everything has ended once, and nothing is left."""
         self.patched.stop()
         self._act(*self.machine.end())
-        for waiting in [*self.books.waiting]:
-            self._settle(waiting, changed=False)
+        for waiting in self.books.waiting:
+            claim = self.machine.settle(waiting.claim, waiting.body_key, self.now_s)
+            assert claim.action == "run"
+            self._act(claim.discard)
         for writer in self.books.writers:
             self._act(*self.machine.write_ended(writer))
         for log in self.aloft:

@@ -280,6 +280,28 @@ def test_no_guess_starts_while_a_write_is_in_progress() -> None:
     assert world.offer(turn)[0] == "run"
 
 
+@pytest.mark.parametrize(
+    ("write", "namespace", "verdict"),
+    [
+        ("tools:1", "tools:1|model:2", "run"),
+        ("tools:1", "tools:1", "run"),
+        ("tools:1", "tools:11|model:2", "writing"),
+        ("tools:1", "model:2", "writing"),
+        (None, "tools:1|model:2", "writing"),
+    ],
+)
+def test_agent_inside_an_undeclared_call_may_guess(
+    write: str | None, namespace: str, verdict: GuessVerdict
+) -> None:
+    """To it the call is not a change of the world, but its own frame."""
+    world = World()
+    turn = world.turn(namespace=namespace)
+    world.machine.write_began(None, write)
+    assert world.offer(turn)[0] == verdict
+    world.machine.write_ended(None, write)
+    assert world.offer(turn, "b")[0] == "run"
+
+
 def test_grounded_flight_was_never_there() -> None:
     """A guess the driver had no room for leaves the turn's limit alone and may come again."""
     world = World(policy=Policy(guesses_per_turn=1))
@@ -588,6 +610,20 @@ def test_changed_value_is_taken_back() -> None:
     assert world.machine.idle
 
 
+def test_answer_that_never_arrived_is_given_back() -> None:
+    """The call was cancelled on the way: its flight is wasted, unless it may answer others."""
+    world = World()
+    turn, [booking] = world.planned("a")
+    flight = world.claim(turn, booking).flight
+    assert flight is not None
+    assert world.machine.returned(flight) == [Discard(flight, "cancelled")]
+    other, [first, second] = world.planned("a", "a", contract=PURE)
+    shared = world.claim(other, first).flight
+    assert shared is not None
+    assert world.machine.returned(shared) == []
+    assert world.claim(other, second).verdict == "hit"
+
+
 # --- deterministic tools
 
 
@@ -640,8 +676,11 @@ def test_equal_call_waits_for_the_leading_one() -> None:
     waiting = world.claim(turn, second)
     assert (waiting.action, waiting.verdict, waiting.flight) == ("wait", "shared", lead)
     assert lead is not None
+    assert lead.waiters == 2
     world.land(lead)
+    assert lead.waiters == 1
     assert world.settle(waiting).action == "serve"
+    assert (lead.waiters, lead.answers) == (0, 2)
 
 
 def test_failed_leader_leads_nobody() -> None:
@@ -1082,6 +1121,29 @@ def test_invalidation_drops_by_tag() -> None:
     assert world.claim(turn, second).verdict == "hit"
 
 
+def test_invalidation_reaches_a_shared_flight_that_survived_a_write() -> None:
+    """It is kept for nobody else, and still held by the turn that shares it."""
+    world = World()
+    [booking] = world.commit(one := world.turn(), "a", contract=PURE)
+    lead = world.claim(one, booking).flight
+    mine, _ = world.commit(other := world.turn(), "b", WRITE, contract=PURE)
+    waiting = world.claim(other, mine, "a")
+    assert (waiting.action, waiting.flight) == ("wait", lead)
+    world.write(other)
+    assert world.discards == []
+    world.discards += world.machine.invalidate(None)
+    assert world.discards == [Discard(lead, "invalidated")]
+    assert world.settle(waiting).verdict == "cancelled"
+
+
+def test_fenced_call_neither_shares_nor_leads() -> None:
+    """It may see what the undeclared call changed, and is no measure for those before it."""
+    world = World()
+    turn, bookings = world.planned("a", WRITE, "a", contract=PURE)
+    world.claim(turn, bookings[0])
+    assert world.claim(turn, bookings[2]) == Claim(action="run", verdict="fenced")
+
+
 def test_invalidation_without_tags_drops_all() -> None:
     """A shared result that has answered goes too, and is no waste."""
     world = World()
@@ -1114,6 +1176,21 @@ def test_end_of_the_run_drops_everything_once() -> None:
     assert world.machine.idle
     assert world.machine.end() == []
     assert world.claim(committed, booking).action == "run"
+
+
+def test_end_of_a_nested_graph_ends_its_scope() -> None:
+    """Turns and kept flights of other scopes go on."""
+    world = World()
+    past = world.turn(scope="nested")
+    kept = world.guess(past, contract=RUN_LONG)
+    world.commit(past)
+    running = world.guess(world.turn(2, scope="nested"), "b")
+    turn, [booking] = world.planned("a", contract=RUN_LONG)
+    assert world.machine.end("nested") == [
+        Discard(running, "run_ended"),
+        Discard(kept, "run_ended"),
+    ]
+    assert world.claim(turn, booking).verdict == "hit"
 
 
 def test_run_with_a_write_in_progress_is_not_idle() -> None:

@@ -15,7 +15,7 @@ from langgraph.types import Interrupt, StateSnapshot
 from pydantic import BaseModel
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b")
-_COUNT = re.compile(r"(?<=\|)\d+(?=\||$)")
+_COUNT = re.compile(r"\|\d+(?=\||$)")
 """Which of the graphs that one task runs at once began first, in a namespace."""
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 _RECEIVED = re.compile(r"(?<=input_value=).*?(?=, input_type=)")
@@ -86,7 +86,7 @@ class Names:
 
     def _text(self, text: str) -> str:
         known = _ID.sub(lambda found: self._ids.get(found[0], "<id>"), text)
-        return _COUNT.sub("n", _RECEIVED.sub("...", _ADDRESS.sub("0x", known)))
+        return _COUNT.sub("", _RECEIVED.sub("...", _ADDRESS.sub("0x", known)))
 
 
 def _messages(value: Any) -> Iterator[BaseMessage]:

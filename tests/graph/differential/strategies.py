@@ -65,6 +65,8 @@ def agents(draw: st.DrawFn, clock: str) -> AgentSpec:
     return AgentSpec(turns=tuple(turns), **options)
 
 
+_GENERATION = {"async": (0, 1, 2, 3, 5), "sync": (1, 3, 10, 20)}
+"""Units of time the main model takes; threads need some of them to start."""
 _mostly = st.sampled_from([True, True, True, False])
 _nearly_always = st.sampled_from([True] * 9 + [False])
 
@@ -158,7 +160,7 @@ def _turns(draw: st.DrawFn, agent: AgentSpec) -> TurnSpec:
         calls=tuple(committed),
         guesses=tuple(guesses),
         content=draw(st.sampled_from(["", "let me see", "I write to ann@x.org"])),
-        generation=draw(st.integers(0 if agent.clock == "async" else 1, 5)),
+        generation=draw(st.sampled_from(_GENERATION[agent.clock])),
         failures=int(draw(failing)),
         truncated=not draw(_nearly_always),
     )
