@@ -11,9 +11,9 @@ world as it is in the current epoch, but for what a turn planned ahead of its ow
 
 import math
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from langchain_spectool._core.claim import Claim, InFlight
 from langchain_spectool._core.contracts import Contract
 from langchain_spectool._core.flight import Flight, Kept, Outcome
 from langchain_spectool._core.guess import Candidate
@@ -22,30 +22,6 @@ from langchain_spectool._core.turn import Booking, CommittedCall, Discard, Turn
 from langchain_spectool._core.verdicts import ClaimVerdict, DiscardReason, GuessVerdict
 
 _Refusal = Literal["mismatch", "failed", "tainted", "cancelled", "expired", "stale", "other_epoch"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InFlight:
-    """How many early runs are in the air, those of other runs and abandoned ones included."""
-
-    process: int = 0
-    tool: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """The answer to a committed call that asks for its flight.
-
-    `serve` the flight's value; `wait` for it to land, then settle; `run` the body for real;
-    `lead`: run it, and let later equal calls share what it returns.
-    """
-
-    action: Literal["serve", "wait", "run", "lead"]
-    verdict: ClaimVerdict
-    flight: Flight | None = None
-    discard: Discard | None = None
-    booking: Booking | None = None
-    """The position that waits."""
 
 
 class RunMachine:

@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from langchain_spectool._core.claim import Claim
 from langchain_spectool._core.events import Event, digest
 from langchain_spectool._core.flight import Flight, Outcome
-from langchain_spectool._core.run import Claim, shared_under
+from langchain_spectool._core.run import shared_under
 from langchain_spectool._core.turn import Booking, Turn
 from langchain_spectool._core.verdicts import ClaimVerdict
 from langchain_spectool._runtime.landing import Landing

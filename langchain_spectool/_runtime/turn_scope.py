@@ -8,11 +8,12 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
+from langchain_spectool._core.claim import InFlight
 from langchain_spectool._core.events import Event, digest
 from langchain_spectool._core.flight import Flight, Outcome
 from langchain_spectool._core.guess import Candidate
 from langchain_spectool._core.policy import Policy
-from langchain_spectool._core.run import InFlight, shared_under
+from langchain_spectool._core.run import shared_under
 from langchain_spectool._core.turn import CommittedCall, Discard, Phase, Turn
 from langchain_spectool._core.verdicts import GuessVerdict
 from langchain_spectool._runtime import runs

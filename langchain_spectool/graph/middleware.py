@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, cast
+from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import (
-    ExtendedModelResponse,
     ModelCallResult,
     ModelRequest,
     ModelResponse,
@@ -134,7 +133,7 @@ class SpeculationMiddleware(AgentMiddleware[Any, Any, Any]):
         )
 
     def _commit(self, turn: ModelTurn | QuietTurn, response: ModelCallResult[Any]) -> None:
-        self.speculation.end_turn(turn, self.speculation.answer_of(_inner(response)))
+        self.speculation.end_turn(turn, self.speculation.answer_of(response))
 
 
 def _turn_request(request: ModelRequest[Any]) -> TurnRequest:
@@ -146,9 +145,3 @@ def _turn_request(request: ModelRequest[Any]) -> TurnRequest:
         tools=request.tools,
         settings=request.model_settings,
     )
-
-
-def _inner(response: Any) -> Any:  # noqa: ANN401 - any shape a handler returns
-    if isinstance(response, ExtendedModelResponse):
-        return cast("ExtendedModelResponse[Any]", response).model_response
-    return response

@@ -17,7 +17,7 @@ from langchain_spectool import (
     speculatable,
 )
 from langchain_spectool._core.contracts import Contract
-from langchain_spectool.testing import ScriptedModel, calls, text
+from langchain_spectool.testing import RecordingObserver, ScriptedModel, Turn, calls, text
 
 ASK: Any = {"messages": [("user", "hi")]}
 
@@ -139,10 +139,17 @@ async def test_unknown_mode_is_off(where: str, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(
     ("environment", "run", "started"),
-    [("", None, 1), ("on", "on", 1), ("on", "off", 0), ("off", "on", 0), ("shadow", "on", 0)],
+    [
+        ("", None, 1),
+        ("on", "on", 1),
+        ("on", "off", 0),
+        ("on", False, 0),
+        ("off", "on", 0),
+        ("shadow", "on", 0),
+    ],
 )
 async def test_switches_only_lower(
-    environment: str, run: str | None, started: int, monkeypatch: pytest.MonkeyPatch
+    environment: str, run: Any, started: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The most careful of the switches decides; an empty one says nothing."""
     monkeypatch.setenv("SPECTOOL_MODE", environment)
@@ -165,3 +172,28 @@ async def test_external_tools_wait_for_the_operator(allowed: bool) -> None:
     assert explained.verdict == ("run" if allowed else "external")
     if not allowed:
         assert "allow_external" in str(explained.reason)
+
+
+# --- nobody to guess
+
+
+@pytest.mark.parametrize(
+    ("sources", "reason"), [([], "no_speculators"), ([EarlyDispatch()], "not_streaming")]
+)
+async def test_nobody_to_guess(sources: list[Any], reason: str) -> None:
+    """Turns without a source of guesses are counted, with the reason."""
+    spec = Speculation(speculators=sources)
+    assert await _run(spec, _look()) == ["hi", "", "found ants", "done"]
+    assert spec.report().idle == {reason: 2}
+    assert spec.report().turns == 2
+
+
+async def test_failed_turn_with_nobody_to_guess() -> None:
+    """A model that fails in such a turn raises its own error, and the turn ends as failed."""
+    observed = RecordingObserver()
+    spec = Speculation(speculators=[], observers=[observed])
+    model = ScriptedModel(turns=[Turn(error=ConnectionError("lost"))])
+    agent = create_agent(model, [_look()], middleware=[spec.middleware()])
+    with pytest.raises(ConnectionError, match="lost"):
+        await agent.ainvoke(ASK)
+    assert [(e.kind, e.verdict) for e in observed.events] == [("turn_ended", "failed")]

@@ -1,23 +1,29 @@
 """Whatever of ours fails: a miss and one `error` event, and the agent says what stock says."""
 
 import asyncio
+import gc
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core.callbacks import adispatch_custom_event
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.config import get_stream_writer
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
 from langchain_spectool import EarlyDispatch, Event, Guess, Rules, Speculation, speculatable
 from langchain_spectool._core.assembly import CallAssembler
 from langchain_spectool._core.run import RunMachine
+from langchain_spectool._runtime import runs
 from langchain_spectool._runtime.turn_scope import TurnScope
 from langchain_spectool.graph import (
     book,
@@ -30,11 +36,24 @@ from langchain_spectool.graph import (
 )
 from langchain_spectool.graph.book import ToolBook
 from langchain_spectool.graph.committed import CommittedCallScope
+from langchain_spectool.graph.isolation import silence
 from langchain_spectool.testing import RecordingObserver, ScriptedModel, calls, text
 
 FORMS = ("create_agent", "graph", "model")
 MAIN_S = 0.5
 TOOL_S = 0.2
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> Iterator[None]:
+    """Check that whatever broke, the run's entry goes with the run."""
+    yield
+    if runs.in_progress():
+        gc.collect()  # a kept traceback holds the run
+    for _ in range(1000):
+        if runs.in_progress():
+            time.sleep(0.002)
+    assert runs.in_progress() == 0
 
 
 class PlantedError(Exception):
@@ -452,3 +471,83 @@ async def test_call_that_escaped_us_counts_as_a_write(
     monkeypatch.setattr(owner, seam, Broken())
     await agent.ainvoke(ASK)
     assert world.ran == ["early", "written", "real"]
+
+
+# --- what an early body may not touch
+
+
+def _configurable() -> Any:
+    return (var_child_runnable_config.get() or {}).get("configurable", {})
+
+
+async def _event() -> None:
+    await adispatch_custom_event("news", {})
+
+
+async def _send() -> None:
+    _configurable()["__pregel_send"]([])
+
+
+async def _read() -> None:
+    _configurable()["__pregel_read"]("messages")
+
+
+async def _attribute() -> None:
+    _ = _configurable()["__pregel_scratchpad"].step
+
+
+async def _write() -> None:
+    get_stream_writer()("news")
+
+
+TOUCHES = {"event": _event, "send": _send, "read": _read, "attribute": _attribute, "write": _write}
+
+
+def _touching(world: World, touch: str, **contract: Any) -> BaseTool:
+    async def look(q: str) -> str:
+        world._note()
+        await asyncio.sleep(TOOL_S)
+        await TOUCHES[touch]()
+        return f"found {q}"
+
+    made = StructuredTool.from_function(coroutine=look, name="look", description="Look.")
+    return speculatable(made, **contract)
+
+
+@pytest.mark.parametrize("touch", TOUCHES)
+async def test_live_handles_of_the_run(touch: str) -> None:
+    """A body that reaches for what only its own call has is dropped, and runs for real."""
+    world = World(blocking=False)
+    look = _touching(world, touch)
+    spec = world.speculation(look)
+    state = await create_agent(world.model(), [look], middleware=[spec.middleware()]).ainvoke(ASK)
+    assert _said(state) == STOCK
+    assert world.ran == ["early", "real"]
+    assert spec.report().discards == {"tainted": 1}
+    assert world.errors() == []
+
+
+@pytest.mark.parametrize("touch", ["event", "write"])
+async def test_shared_body_is_watched(touch: str) -> None:
+    """A committed body does all it does, and what cannot be repeated answers no equal call."""
+    world = World(blocking=False)
+    look = _touching(world, touch, deterministic=True)
+    twice = calls(("look", {"q": "ants"}), ("look", {"q": "ants"}))
+    model = ScriptedModel(turns=[twice, text("done")])
+    spec = Speculation([look], speculators=[Rules(lambda _: ())], observers=[world])
+    agent = create_agent(model, [look], middleware=[spec.middleware()])
+    written = [part async for part in agent.astream(ASK, stream_mode="custom")]
+    assert world.ran == ["real", "real"]
+    assert written == (["news", "news"] if touch == "write" else [])
+    assert world.errors() == []
+
+
+async def test_span_of_the_caller_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where OpenTelemetry is loaded, an early run is no child of the span around it."""
+    entered: list[Any] = []
+    api = SimpleNamespace(INVALID_SPAN="none", set_span_in_context=lambda span: f"under {span}")
+    monkeypatch.setitem(sys.modules, "opentelemetry.trace", api)
+    context = SimpleNamespace(attach=entered.append)
+    monkeypatch.setitem(sys.modules, "opentelemetry.context", context)
+    silence()
+    assert entered == ["under none"]

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from langchain_spectool._core.claim import InFlight
 from langchain_spectool._core.contracts import Contract
 from langchain_spectool._core.flight import Flight, Outcome
 from langchain_spectool._core.guess import Candidate
 from langchain_spectool._core.policy import Policy
-from langchain_spectool._core.run import InFlight
 from langchain_spectool._core.turn import CommittedCall, Discard, Turn
 from langchain_spectool._runtime import runs
 from langchain_spectool._runtime.runs import Aloft, Run

@@ -14,11 +14,12 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from langchain_spectool._core import flight as flight_module
+from langchain_spectool._core.claim import Claim, InFlight
 from langchain_spectool._core.contracts import Contract
 from langchain_spectool._core.flight import Flight, Landing, Outcome
 from langchain_spectool._core.guess import Candidate
 from langchain_spectool._core.policy import Policy
-from langchain_spectool._core.run import Claim, InFlight, RunMachine
+from langchain_spectool._core.run import RunMachine
 from langchain_spectool._core.turn import Booking, CommittedCall, Discard, Turn
 from langchain_spectool._core.verdicts import DiscardReason
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from langchain_spectool._core.claim import Claim, InFlight
 from langchain_spectool._core.contracts import Contract
 from langchain_spectool._core.flight import KEPT_PER_SCOPE, Flight, Landing, Outcome
 from langchain_spectool._core.guess import Candidate
 from langchain_spectool._core.policy import Policy
-from langchain_spectool._core.run import Claim, InFlight, RunMachine
+from langchain_spectool._core.run import RunMachine
 from langchain_spectool._core.turn import Booking, CommittedCall, Discard, Turn
 from langchain_spectool._core.verdicts import DiscardReason, GuessVerdict
 
@@ -1084,11 +1085,21 @@ def test_unclaimed_survivor_of_a_write_is_not_kept() -> None:
 def test_write_of_an_ended_turn_spares_nothing() -> None:
     """What that turn planned and nobody claimed is kept for others, who come after the write."""
     world = World()
-    turn, [booking, _] = world.planned("a", WRITE, contract=RUN_LONG)
+    turn, [booking, write] = world.planned("a", WRITE, contract=RUN_LONG)
+    write.requested = True
     world.turn(2)
     assert [*world.machine.kept] == [booking.flight]
     world.write(turn)
     assert world.discards == [Discard(booking.flight, "other_epoch")]
+
+
+def test_write_that_ran_elsewhere_counts_when_the_next_turn_opens() -> None:
+    """Nobody asked us about the undeclared call: it may have run where we see nothing."""
+    world = World()
+    _, [booking, _] = world.planned("a", WRITE, contract=RUN_LONG)
+    world.turn(2)
+    assert world.discards == [Discard(booking.flight, "other_epoch")]
+    assert world.machine.epoch == 1
 
 
 def test_flight_shared_by_two_turns_survives_only_for_the_writer() -> None:
