@@ -301,7 +301,8 @@ class _Claiming:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - our failure is a miss, never the user's error
-            self._call.event("error", "claim", detail=repr(error))
+            verdict = type(error).__name__
+            self._call.event("error", verdict, source="claim", detail=str(error))
 
 
 def _nothing(_: object) -> None:

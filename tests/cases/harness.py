@@ -2,11 +2,13 @@
 
 import asyncio
 import threading
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.messages.tool import tool_call_chunk
@@ -15,6 +17,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
 from langchain_spectool import Event, Guess, Observer, Policy, Speculation, TurnRequest
+from langchain_spectool._runtime.pool import POOL
 from langchain_spectool.testing import RecordingObserver, ScriptedModel, Turn
 
 WAYS: tuple["Way", ...] = ("ainvoke", "invoke")
@@ -25,7 +28,7 @@ Shape = dict[str, Any]
 
 THINKS_S = 1.0
 """Virtual seconds a model takes for a turn; a blocking one waits for the guesses instead."""
-PATIENCE_S = 1.5
+PATIENCE_S = 3.0
 """Real seconds after which a blocking model stops waiting for guesses that do not come."""
 
 HELLO: Mapping[str, Any] = {"messages": [HumanMessage("hi", id="hi")]}
@@ -259,3 +262,12 @@ def streamed(
         pieces.append(AIMessageChunk(content=after))
     pieces.append(AIMessageChunk(content="", response_metadata={"finish_reason": finish}))
     return Turn(chunks=[(every_s * n, piece) for n, piece in enumerate(pieces, start=1)])
+
+
+def settle() -> None:
+    """Let the early runs that nobody waited for return: a thread cannot be stopped."""
+    for _ in range(5_000):
+        if POOL.busy == 0:
+            return
+        time.sleep(0.001)
+    pytest.fail("an early run never returned")

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from harness import Form, Rehearsal, Scene, Shape
+from harness import Form, Rehearsal, Scene, Shape, settle
 from langchain_core.tools import tool
 
 from langchain_spectool import Policy, speculatable
@@ -32,6 +32,7 @@ async def test_b58_budget_of_a_turn(shape: Shape, ran: list[Any]) -> None:
     scene = Scene(turns=[text("done")], tools=[probe], **shape)
     played = Rehearsal(scene, _wrong(0, 10), policy=Policy(guesses_per_turn=2))
     await played.run()
+    settle()
     assert sorted(ran) == [0, 1]
     assert Counter(played.verdicts("guess")) == {"run": 2, "turn_limit": 8}
 
@@ -116,6 +117,7 @@ async def test_b59_hundred_wrong_guesses_a_turn(shape: Shape, ran: list[Any]) ->
     guesses = [_wrong(turn + 1, PROPOSED) for turn in range(TURNS + 1)]
     played = Rehearsal(scene, *guesses, policy=policy)
     ours = await played.run({"recursion_limit": 100})
+    settle()
     assert [content for _, _, content in ours.tools] == [str(-turn) for turn in range(TURNS)]
     report = played.report
     assert report.guesses <= 5 * (TURNS + 1)

@@ -289,7 +289,9 @@ async def test_failure_of_ours_is_a_miss(
     assert await claimed(call, real(ran=ran)) == "real"
     assert ran == [1]
     errors = [event for event in stage.events if event.kind == "error"]
-    assert [(e.verdict, e.detail) for e in errors] == [("claim", "LookupError('planted')")]
+    assert [(e.verdict, e.source, e.detail) for e in errors] == [
+        ("LookupError", "claim", "planted")
+    ]
     stage.end()
 
 
@@ -311,7 +313,7 @@ async def test_failure_of_ours_after_the_body(
     assert await leading == "real"
     assert await waiting == "own"
     assert ran == [1, 1]
-    assert [event.verdict for event in stage.events if event.kind == "error"] == ["claim"]
+    assert [event.verdict for event in stage.events if event.kind == "error"] == ["LookupError"]
     stage.end()
 
 
