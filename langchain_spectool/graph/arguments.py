@@ -12,6 +12,9 @@ def by_kind(
     sources: Sequence[Source],
 ) -> tuple[tuple[Speculator, ...], tuple[StreamSpeculator, ...]]:
     """Return those of `sources` that take samples, and those that listen."""
+    if isinstance(sources, str):
+        msg = f"`speculators` must be a list of speculators, got {sources!r}: use `draft=`"
+        raise ValueError(msg)  # noqa: TRY004 - a bad value, as in every other setting
     for source in cast("Sequence[object]", sources):
         if not isinstance(source, (Speculator, StreamSpeculator)):
             msg = f"a speculator has `guess` and `aguess`, or `listen`; {source!r} has neither"

@@ -36,6 +36,8 @@ class Report:
     guesses: int
     hits: int
     misses: int
+    shadow_hits: int
+    """Committed calls that a guess had right in shadow mode, where nothing runs early."""
     wasted: int
     hidden_s: float
     wasted_s: float
@@ -82,6 +84,8 @@ class Report:
                 f"{self.serial_s:.2f} s in planned turns"
             ),
         ]
+        if self.shadow_hits:
+            lines.append(f"shadow: {self.shadow_hits} calls were guessed right")
         if self.errors:
             lines.append(f"{self.errors} failures of speculation itself, each of them a miss")
         if self.idle:
@@ -148,6 +152,9 @@ class Tally:
                     pass
 
     def _claim(self, event: Event) -> None:
+        if event.verdict == "shadow_hit":
+            self._all.counts["shadow_hits"] += 1
+            return
         self._add(event.tool, "hits" if event.verdict in SERVED else "misses")
         self._add(event.tool, "hidden_s", event.hidden_s)
         self._all.seconds["waited_s"] += event.waited_s
@@ -174,6 +181,7 @@ class Tally:
                 guesses=counts["guesses"],
                 hits=counts["hits"],
                 misses=counts["misses"],
+                shadow_hits=counts["shadow_hits"],
                 wasted=counts["wasted"],
                 hidden_s=seconds["hidden_s"],
                 wasted_s=seconds["wasted_s"],

@@ -345,6 +345,15 @@ class Control(RunControl):
     """A control whose end can be seen."""
 
 
+def _gone_soon(gone: "weakref.ref[Control]") -> bool:
+    """A thread on its way out may hold it for a moment; nothing collects garbage meanwhile."""
+    for _ in range(100):
+        if gone() is None:
+            return True
+        time.sleep(0.01)
+    return False
+
+
 async def _freed(scene: Scene, leave: Way) -> bool:
     """Leave a run of `scene`; say whether nobody holds its control then."""
     scene.control = Control()
@@ -355,7 +364,7 @@ async def _freed(scene: Scene, leave: Way) -> bool:
         scene.control = None
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        return gone() is None
+        return _gone_soon(gone)
     finally:
         gc.enable()
 
