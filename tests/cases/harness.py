@@ -3,7 +3,6 @@
 import asyncio
 import threading
 import time
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -28,7 +27,7 @@ Shape = dict[str, Any]
 
 THINKS_S = 1.0
 """Virtual seconds a model takes for a turn; a blocking one waits for the guesses instead."""
-PATIENCE_S = 3.0
+PATIENCE_S = 1.5
 """Real seconds after which a blocking model stops waiting for guesses that do not come."""
 
 HELLO: Mapping[str, Any] = {"messages": [HumanMessage("hi", id="hi")]}
@@ -43,7 +42,8 @@ class Oracle:
 
     def __init__(self, *turns: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         self._turns = turns
-        self._offered: defaultdict[int, threading.Semaphore] = defaultdict(_closed)
+        self._offered: dict[int, threading.Semaphore] = {}
+        self._lock = threading.Lock()
 
     def guess(self, request: TurnRequest, sample: int) -> Iterator[Guess]:
         turn = _turn_of(request.messages)
@@ -51,7 +51,7 @@ class Oracle:
             for name, args in self._turns[turn] if turn < len(self._turns) else ():
                 yield Guess(tool=name, args=args)
         finally:
-            self._offered[turn].release()
+            self._offering(turn).release()
 
     async def aguess(self, request: TurnRequest, sample: int) -> AsyncIterator[Guess]:
         for guess in self.guess(request, sample):
@@ -59,11 +59,12 @@ class Oracle:
 
     def wait(self, messages: Sequence[BaseMessage]) -> None:
         """Block until the guesses for the answer to `messages` have been offered."""
-        self._offered[_turn_of(messages)].acquire(timeout=PATIENCE_S)
+        self._offering(_turn_of(messages)).acquire(timeout=PATIENCE_S)
 
-
-def _closed() -> threading.Semaphore:
-    return threading.Semaphore(0)
+    def _offering(self, turn: int) -> threading.Semaphore:
+        # The guessing and the waiting thread may both be the first to ask.
+        with self._lock:
+            return self._offered.setdefault(turn, threading.Semaphore(0))
 
 
 def _turn_of(messages: Sequence[Any]) -> int:
