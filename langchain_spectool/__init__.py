@@ -8,11 +8,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from langchain_spectool._core.benefit import BenefitGate
+    from langchain_spectool._core.budget import Budget, Budgets
     from langchain_spectool._core.events import Event
     from langchain_spectool._core.guess import Guess, TurnRequest
     from langchain_spectool._core.keys import call_key
     from langchain_spectool._core.policy import Policy
-    from langchain_spectool._core.ports import Observer, Speculator
+    from langchain_spectool._core.ports import Learner, Observer, Speculator
+    from langchain_spectool._core.prices import Price
     from langchain_spectool.errors import SpectoolError
     from langchain_spectool.graph.declare import explain, speculatable, why_not
     from langchain_spectool.graph.mcp_trust import from_mcp
@@ -20,20 +23,33 @@ if TYPE_CHECKING:
     from langchain_spectool.graph.model_node import SpeculativeModelNode
     from langchain_spectool.graph.speculation import Speculation
     from langchain_spectool.graph.tool_node import SpeculativeToolNode
+    from langchain_spectool.speculators.chain import Chain
     from langchain_spectool.speculators.draft_model import DraftModel
     from langchain_spectool.speculators.early_dispatch import EarlyDispatch
+    from langchain_spectool.speculators.ensemble import Ensemble
+    from langchain_spectool.speculators.patterns.speculator import Patterns
     from langchain_spectool.speculators.rules import Rules
+    from langchain_spectool.speculators.self_model import SelfModel
     from langchain_spectool.telemetry.log import LogObserver
 
 __all__ = [
+    "BenefitGate",
+    "Budget",
+    "Budgets",
+    "Chain",
     "DraftModel",
     "EarlyDispatch",
+    "Ensemble",
     "Event",
     "Guess",
+    "Learner",
     "LogObserver",
     "Observer",
+    "Patterns",
     "Policy",
+    "Price",
     "Rules",
+    "SelfModel",
     "SpectoolError",
     "Speculation",
     "SpeculationMiddleware",
@@ -49,14 +65,23 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BenefitGate": "_core.benefit",
+    "Budget": "_core.budget",
+    "Budgets": "_core.budget",
+    "Chain": "speculators.chain",
     "DraftModel": "speculators.draft_model",
     "EarlyDispatch": "speculators.early_dispatch",
+    "Ensemble": "speculators.ensemble",
     "Event": "_core.events",
     "Guess": "_core.guess",
+    "Learner": "_core.ports",
     "LogObserver": "telemetry.log",
     "Observer": "_core.ports",
+    "Patterns": "speculators.patterns.speculator",
     "Policy": "_core.policy",
+    "Price": "_core.prices",
     "Rules": "speculators.rules",
+    "SelfModel": "speculators.self_model",
     "SpectoolError": "errors",
     "Speculation": "graph.speculation",
     "SpeculationMiddleware": "graph.middleware",

@@ -52,6 +52,37 @@ def _doctor(options: argparse.Namespace, _: Sequence[str]) -> int:
     return 0
 
 
+def _learn(options: argparse.Namespace, _: Sequence[str]) -> int:
+    from langchain_spectool.bench.learn import LearnOptions, show  # noqa: PLC0415 - as above
+
+    given = LearnOptions(
+        traces=options.traces,
+        out=options.out,
+        tools=options.tools,
+        merge=options.merge,
+        shared_across=options.shared_across,
+    )
+    return show(given, as_json=options.json)
+
+
+def _replay(options: argparse.Namespace, _: Sequence[str]) -> int:
+    from langchain_spectool.bench.replay import ReplayOptions, show  # noqa: PLC0415 - as above
+
+    seeds = [*options.seed, *options.seeds]
+    if seeds and not options.split:
+        msg = "--seed belongs to a split: add --split task"
+        raise SpectoolError(msg)
+    given = ReplayOptions(
+        traces=options.traces,
+        tools=options.tools,
+        patterns=options.patterns,
+        source=options.source,
+        seeds=(seeds or [0]) if options.split else [],
+        online=options.online,
+    )
+    return show(given, as_json=options.json)
+
+
 def _bench(options: argparse.Namespace, rest: Sequence[str]) -> int:
     bench = import_module(f"langchain_spectool.bench.{options.what}")
     return bench.main([*rest])
@@ -79,15 +110,79 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help="print JSON")
     doctor.set_defaults(run=_doctor)
 
+    _add_learn(commands.add_parser("learn", help="learn patterns from recorded runs"))
+    _add_replay(
+        commands.add_parser("replay", help="say how well recorded runs would have been guessed")
+    )
+
     bench = commands.add_parser("bench", help="measure; see `spectool bench turns --help`")
     measures = bench.add_subparsers(required=True, metavar="what", dest="what")
     for name, about in (
         ("overhead", "what a turn costs when nothing is guessed"),
         ("turns", "what a turn takes when guesses hit and miss"),
+        ("sources", "what each source of guesses hits, saves and wastes"),
     ):
         measures.add_parser(name, help=about, add_help=False)
     bench.set_defaults(run=_bench)
     return parser
+
+
+def _add_learn(learn: argparse.ArgumentParser) -> None:
+    _add_traces(learn)
+    learn.add_argument("-o", "--out", required=True, metavar="FILE", help="the file to write")
+    learn.add_argument("--merge", action="store_true", help="add to what FILE holds already")
+    learn.add_argument(
+        "--shared-across",
+        type=int,
+        metavar="N",
+        help="keep a value of an argument only if it was seen in N runs or more",
+    )
+    learn.set_defaults(run=_learn)
+
+
+def _add_replay(replay: argparse.ArgumentParser) -> None:
+    _add_traces(replay)
+    replay.add_argument("--patterns", metavar="FILE", help="what `spectool learn` wrote")
+    replay.add_argument(
+        "--source",
+        default="patterns",
+        metavar="module:speculator",
+        help="a speculator, its class, or a function that returns one (default: patterns)",
+    )
+    replay.add_argument(
+        "--split",
+        choices=["task"],
+        help="learn from seven tenths of the tasks and replay the others; without it, start "
+        "empty, replay all runs and learn from each turn once it is scored",
+    )
+    replay.add_argument(
+        "--seed", type=int, action="append", default=[], metavar="N", help="of the split"
+    )
+    replay.add_argument(
+        "--seeds", type=int, nargs="+", default=[], metavar="N", help="the same, several at once"
+    )
+    online = replay.add_mutually_exclusive_group()
+    online.add_argument(
+        "--online", action="store_true", default=None, help="learn from replayed turns"
+    )
+    online.add_argument(
+        "--offline", dest="online", action="store_false", help="learn nothing from them"
+    )
+    replay.set_defaults(run=_replay)
+
+
+def _add_traces(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "traces",
+        nargs="+",
+        metavar="TRACES",
+        help="files or folders: messages as JSON or JSON Lines, LangGraph checkpoint databases "
+        "of SQLite, runs exported from LangSmith",
+    )
+    parser.add_argument(
+        "--tools", metavar="FILE", help="list of tools in OpenAI's form, with `x_read_only`"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _version() -> str:

@@ -106,7 +106,7 @@ def test_every_field_of_a_contract_is_listed() -> None:
     """The page on contracts lists all fields; the README all that can be used."""
     header = "| field | default | meaning |"
     assert _first_column("docs/contracts.md", header) == _defaults(Contract)
-    assert _first_column("README.md", header) == _defaults(Contract) - {"cost_usd"}
+    assert _first_column("README.md", header) == _defaults(Contract)
 
 
 def test_every_field_of_the_policy_is_listed() -> None:

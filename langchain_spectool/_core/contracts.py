@@ -29,7 +29,7 @@ _WORDS = {
     "inner_runs": get_args(InnerRuns),
 }
 # These describe the tool itself; every other field only says how an early run is treated.
-_DESCRIPTIVE = frozenset({"early", "tags", "version"})
+_DESCRIPTIVE = frozenset({"early", "tags", "version", "trusted_output"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Contract:
 
     Raises:
         ValueError: A value is outside the range its field states, or contradicts another.
-        NotAvailableYet: `reuse` beyond `run`, or `cost_usd`.
+        NotAvailableYet: `reuse` beyond `run`.
     """
 
     early: bool = True
@@ -74,7 +74,14 @@ class Contract:
     max_concurrency: int | None = None
     """Most early runs of this tool at once, from 1. None: only the policy's limits."""
     cost_usd: float | None = None
-    """Price of one run. Not available yet: leave it None."""
+    """Dollars, from 0, that one run costs; weighed before a guess runs, and charged to the
+    budgets. None: free."""
+    calls_per_minute: float | None = None
+    """Calls a minute, above 0, that the service behind the tool allows. Guesses leave room: the
+    fuller the minute, the dearer a guess, and at the limit none runs. None: no limit."""
+    trusted_output: bool = False
+    """Whether the author vouches for what the tool returns, as of one's own database. What any
+    other tool returned is never sent to an `external` tool by a guess."""
     version: str = ""
     """Part of the tool's identity: results of another version are never served."""
     inner_runs: InnerRuns = "taint"
@@ -106,6 +113,8 @@ class ContractFields(TypedDict, total=False):
     timeout_s: float | None
     max_concurrency: int | None
     cost_usd: float | None
+    calls_per_minute: float | None
+    trusted_output: bool
     version: str
     inner_runs: InnerRuns
 
@@ -131,7 +140,7 @@ def _tags(value: object) -> frozenset[str]:
 
 
 def _check_types(contract: Contract) -> None:
-    for name in ("early", "deterministic"):
+    for name in ("early", "deterministic", "trusted_output"):
         value: object = getattr(contract, name)
         if not isinstance(value, bool):
             msg = f"`{name}` must be True or False, got {value!r}"
@@ -153,11 +162,23 @@ def _check_limits(contract: Contract) -> None:
         if seconds is not None and not _is_positive(seconds):
             msg = f"`{name}` must be seconds above 0, or None for no limit; got {seconds!r}"
             raise ValueError(msg)
+    _check_prices(contract)
     most = cast("object", contract.max_concurrency)
     if most is not None and not (isinstance(most, int) and _is_positive(most)):
         msg = f"`max_concurrency` must be a whole number from 1, or None; got {most!r}"
         if most == 0:
             msg += " (to keep the tool from running early, declare `early=False`)"
+        raise ValueError(msg)
+
+
+def _check_prices(contract: Contract) -> None:
+    cost_usd = cast("object", contract.cost_usd)
+    if cost_usd is not None and not (cost_usd == 0 or _is_positive(cost_usd)):
+        msg = f"`cost_usd` must be dollars from 0, or None for free; got {cost_usd!r}"
+        raise ValueError(msg)
+    rate = cast("object", contract.calls_per_minute)
+    if rate is not None and not _is_positive(rate):
+        msg = f"`calls_per_minute` must be a number above 0, or None for no limit; got {rate!r}"
         raise ValueError(msg)
 
 
@@ -178,9 +199,6 @@ def _check_functions(contract: Contract) -> None:
 def _check_available(contract: Contract) -> None:
     if contract.reuse in _LATER_REUSE:
         msg = f"`reuse={contract.reuse!r}` is not available yet: use 'turn' or 'run'"
-        raise NotAvailableYet(msg)
-    if contract.cost_usd is not None:
-        msg = f"`cost_usd` is not available yet, got {contract.cost_usd!r}: leave it out"
         raise NotAvailableYet(msg)
 
 

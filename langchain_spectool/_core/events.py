@@ -11,6 +11,7 @@ EventKind = Literal[
     "claim",
     "call_ended",
     "discarded",
+    "scored",
     "turn_ended",
     "usage",
     "error",

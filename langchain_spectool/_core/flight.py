@@ -1,7 +1,7 @@
 """One early execution, from take-off to the claim."""
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from langchain_spectool._core.contracts import Contract
@@ -27,6 +27,8 @@ class Outcome:
     holds: object = None
     """Whatever `body_key` knows by its identity alone: it must outlive the key."""
     detail: str = ""
+    retry_after_s: float | None = None
+    """Seconds for which the service behind the tool asked to be left alone; None if it did not."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -45,8 +47,16 @@ class Flight:
     started_s: float
     deadline_s: float
     confidence: float = 1.0
+    args: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Arguments as they were guessed; empty for a committed call's own run."""
     shadow: bool = False
     """Only scored: nothing runs."""
+    tenant: str | None = None
+    parent: "Flight | None" = None
+    """The early run on whose result this call was guessed: it is expected one turn later."""
+    expected_after: "set[Flight]" = field(default_factory=set["Flight"])
+    """The early runs after whose calls it is expected: its parent, and the results on which an
+    equal call was guessed again. Empty where it is expected in its own turn only."""
     lead: bool = False
     """A committed call's own run, whose result later equal calls may share."""
     state: FlightState = "running"
@@ -60,6 +70,17 @@ class Flight:
     answers: int = 0
     """Committed calls it has answered."""
 
+    def __post_init__(self) -> None:
+        """Hang it on its parent."""
+        if self.parent is not None:
+            self.expected_after.add(self.parent)
+
+    @property
+    def links(self) -> int:
+        """How many calls, not made yet, are expected before it."""
+        made = self.parent is None or self.parent.answers
+        return 0 if self.parent is None or made else self.parent.links + 1
+
     @property
     def taken(self) -> bool:
         """Whether a committed call waits for it or has its value."""
@@ -72,10 +93,30 @@ class Flight:
             self.contract.deterministic or not self.taken
         )
 
+    def hangs_on(self, other: "Flight") -> bool:
+        """Say whether it is `other`, or expected after it, however many links later."""
+        return self is other or any(link.hangs_on(other) for link in self.expected_after)
+
+    def expect_after(self, link: "Flight") -> None:
+        """Expect it after `link` as well; not where `link` itself comes after it."""
+        if not link.hangs_on(self):
+            self.expected_after.add(link)
+
+    @property
+    def fallen(self) -> bool:
+        """Whether it has ended without an answer to any call."""
+        return self.state not in ("running", "landed") and not self.answers
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether it was guessed on results alone that no call will have."""
+        return self.parent is not None and all(link.fallen for link in self.expected_after)
+
     @property
     def outlives_turn(self) -> bool:
         """Whether it stays for later turns when its own is over."""
-        return self.contract.reuse == "run" and self.available and not (self.taken or self.shadow)
+        unwanted = self.taken or self.shadow or self.cut_off
+        return self.contract.reuse == "run" and self.available and not unwanted
 
     def overdue(self, now_s: float) -> Literal["stale", "expired"] | None:
         """Say whether its value is too old, counted from its start, or too long in coming."""
@@ -92,6 +133,21 @@ class Flight:
     def spent_s(self, now_s: float) -> float:
         """Return the seconds the body took, or has taken up to `now_s`."""
         return max(0.0, (self.landed_s if self.landed_s is not None else now_s) - self.started_s)
+
+
+def unbroken(planned: Collection[Flight], others: Iterable[Flight]) -> list[Flight]:
+    """Return those of `others` that are expected after one of `planned`, link by link.
+
+    `others` come in the order they were guessed, so a link comes before what hangs on it.
+    """
+    whole = set(planned)
+    tail: list[Flight] = []
+    for flight in others:
+        expected = flight.available and not flight.shadow
+        if expected and not flight.expected_after.isdisjoint(whole):
+            whole.add(flight)
+            tail.append(flight)
+    return tail
 
 
 class Kept:
@@ -112,6 +168,26 @@ class Kept:
     def of(self, scope: Hashable) -> Sequence[Flight]:
         """Return the flights of `scope`, the oldest first."""
         return self._by_scope.get(scope, ())
+
+    def chained(self, scope: Hashable, planned: Collection[Flight]) -> list[Flight]:
+        """Return those of `scope` that wait for a call guessed ahead which nobody has planned."""
+        return [
+            flight
+            for flight in self.of(scope)
+            if flight.expected_after and not flight.taken and flight not in planned
+        ]
+
+    def equal(self, scope: Hashable, body_key: str, now_s: float) -> Flight | None:
+        """Find a deterministic result, or one on its way, for the same values."""
+        equal = (
+            flight
+            for flight in self.of(scope)
+            if flight.body_key == body_key
+            and flight.contract.deterministic
+            and flight.available
+            and flight.overdue(now_s) is None
+        )
+        return next(equal, None)
 
     def add(self, flight: Flight) -> Sequence[Flight]:
         """Keep `flight`; return those there is no room for any more."""

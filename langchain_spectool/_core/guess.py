@@ -3,10 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any
+from typing import Any, Literal
 
 from langchain_spectool._core.contracts import Contract
+from langchain_spectool._core.flight import Flight
 from langchain_spectool._core.verdicts import GuessVerdict
+
+Origin = Literal["user", "reasoning", "trusted_output", "untrusted_output", "constant"]
+"""Where an argument's value was found: the user's text, the model's own words, the output of a
+tool whose author vouches for it, the output of any other tool, or nowhere in the conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +28,10 @@ class Guess:
     """Arguments as a model would write them; the tool's schema coerces and defaults them."""
     confidence: float = 1.0
     """Estimated chance, from 0 to 1, that the model commits an equal call this turn."""
+    origins: Mapping[str, Origin] = field(default_factory=dict[str, Origin])
+    """Where each argument's value comes from, as far as the source knows it."""
+    source: str = ""
+    """Who says so, where a speculator speaks for others; empty: the speculator itself."""
 
     def __post_init__(self) -> None:
         """Check the confidence."""
@@ -31,7 +40,11 @@ class Guess:
             raise ValueError(msg)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+CHAIN = "chain"
+"""Label of guesses made on the result of an early run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class TurnRequest:
     """What the main model was asked this turn, for a speculator to guess from."""
 
@@ -43,6 +56,10 @@ class TurnRequest:
     """The tools among them that may run early."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The request's model settings (temperature and the like), as the caller gave them."""
+    model: object = None
+    """The main model of this request, without its tools; None where it cannot be known."""
+    tenant: str | None = None
+    """Whose conversation it is; None if nobody said. Nothing learned crosses tenants."""
     on_usage: Callable[[str, tuple[int, int] | None], None] | None = None
     """Told a source's name and the input and output tokens of each of its model calls."""
 
@@ -64,3 +81,11 @@ class Candidate:
     """A reason, known before admission, not to run it."""
     detail: str = ""
     """What the refusal says in words."""
+    sample: int = 0
+    """Which sample of its source says so."""
+    warm_up: int = 0
+    """How many guesses per tool the source wants scored before any runs."""
+    args: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Arguments as they were guessed."""
+    parent: Flight | None = None
+    """The early run on whose result the guess was made; None for a call of this very turn."""

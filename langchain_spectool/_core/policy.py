@@ -1,9 +1,12 @@
 """What the operator allows."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Literal, cast, get_args
+
+from langchain_spectool._core.benefit import BenefitGate
+from langchain_spectool._core.budget import Budgets
 
 Mode = Literal["on", "shadow", "off"]
 """`on` runs guesses early, `shadow` only scores them, `off` does nothing at all."""
@@ -32,12 +35,23 @@ class Policy:
     """Seconds an unclaimed early run may take; a contract's `timeout_s` overrides it."""
     allow_external: bool = False
     """Whether tools whose arguments third parties see (`audience="external"`) may run early."""
+    benefit: BenefitGate | None = field(default_factory=BenefitGate)
+    """When a guess pays. None: every guess that is allowed runs."""
+    budgets: Budgets = field(default_factory=Budgets)
+    """The most that guesses may use up per turn, run, tenant and process."""
+    holdout: float = 0.0
+    """Share of runs, from 0 to 1, left without speculation so that `report()` can compare."""
+    seed: int = 0
+    """Decides which runs are held out; equal seeds decide alike."""
 
     def __post_init__(self) -> None:
         """Check every field once."""
         mode_of(self.mode)
         if not (isinstance(self.min_confidence, Real) and 0 <= self.min_confidence <= 1):
             msg = f"`min_confidence` must be from 0 to 1, got {self.min_confidence!r}"
+            raise ValueError(msg)
+        if not (isinstance(self.holdout, Real) and 0 <= self.holdout <= 1):
+            msg = f"`holdout` must be from 0 to 1, got {self.holdout!r}"
             raise ValueError(msg)
         for name in ("guesses_per_turn", "in_flight_per_run", "in_flight"):
             value = getattr(self, name)

@@ -1,7 +1,7 @@
-"""The two ports other code plugs into: speculators guess, observers watch."""
+"""The ports other code plugs into: speculators guess, observers watch."""
 
-from collections.abc import AsyncIterable, Callable, Iterable
-from typing import Protocol, runtime_checkable
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from langchain_spectool._core.assembly import CallAssembler
 from langchain_spectool._core.events import Event
@@ -16,6 +16,10 @@ class Speculator(Protocol):
     guess starts its tool as soon as it is yielded. Samples are cancelled (async) or abandoned
     (sync) once the main model has answered. Whatever a sample raises costs only that sample.
     `speculators.contract.check_speculator` checks what every implementation promises.
+
+    It may also have `model_name`, the model it asks, for prices and budgets; `free = True` if
+    asking it costs nothing, so that it is asked even while it is right too seldom; and `warm_up`,
+    how many of its guesses are only scored before any runs.
     """
 
     @property
@@ -62,6 +66,57 @@ class StreamSpeculator(Protocol):
 
     def listen(self, request: TurnRequest) -> CallAssembler:
         """Return a fresh assembler for one attempt of the main model."""
+        ...
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """A source that learns from what the main model really called."""
+
+    def learn(self, request: TurnRequest, calls: Sequence[Mapping[str, Any]]) -> None:
+        """Take note that the model answered `request` with `calls`, none if it called nothing.
+
+        Told once per committed turn, after its plan is made, from whichever thread committed it:
+        it must return at once, so what takes longer waits for the next guess. `calls` are
+        LangChain's tool calls, with `name` and `args`. Neither argument may be changed.
+        """
+        ...
+
+
+@runtime_checkable
+class Forker(Protocol):
+    """A speculator that can be asked again while the main model still writes.
+
+    Asked once per turn, as soon as the model has written `fork_after` characters of text and no
+    call yet. It hears the text where the model streams, and makes no model stream.
+    """
+
+    @property
+    def name(self) -> str:
+        """Label of this source in events and reports."""
+        ...
+
+    @property
+    def samples(self) -> int:
+        """How many samples run at once."""
+        ...
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds after which a sample is given up."""
+        ...
+
+    @property
+    def fork_after(self) -> int:
+        """Characters of the main model's text after which it is forked, once; 0 for never."""
+        ...
+
+    def fork(self, request: TurnRequest, partial: str, sample: int) -> Iterable[Guess]:
+        """Yield guesses for an answer that begins with `partial`; may block."""
+        ...
+
+    def afork(self, request: TurnRequest, partial: str, sample: int) -> AsyncIterable[Guess]:
+        """Yield guesses for an answer that begins with `partial`."""
         ...
 
 

@@ -10,12 +10,12 @@ world as it is in the current epoch, but for what a turn planned ahead of its ow
 """
 
 import math
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Literal
 
-from langchain_spectool._core.claim import Claim, InFlight
+from langchain_spectool._core.claim import Claim, InFlight, shared_under, take_off
 from langchain_spectool._core.contracts import Contract
-from langchain_spectool._core.flight import Flight, Kept, Outcome
+from langchain_spectool._core.flight import Flight, Kept, Outcome, unbroken
 from langchain_spectool._core.guess import Candidate
 from langchain_spectool._core.policy import Policy
 from langchain_spectool._core.turn import Booking, CommittedCall, Discard, Turn
@@ -50,39 +50,43 @@ class RunMachine:
         self.turns.append(turn)
         return discards
 
-    def admit(
-        self, turn: Turn, candidate: Candidate, *, policy: Policy, in_flight: InFlight, now_s: float
+    def admit(  # noqa: PLR0913 - all that decides
+        self,
+        turn: Turn,
+        candidate: Candidate,
+        *,
+        policy: Policy,
+        in_flight: InFlight,
+        now_s: float,
+        judge: Callable[[], GuessVerdict | None] | None = None,
     ) -> tuple[GuessVerdict, Flight | None]:
-        """Judge a guess: safety first, then odds, then room."""
+        """Judge a guess: safety first, then odds, then room; at last let `judge` weigh its price.
+
+        `judge` is asked only for what would run, and may reserve what it costs.
+        """
         shadow = turn.shadow or candidate.refusal == "shadow"
+        equal, parent = self._equal(turn, candidate.key, now_s), candidate.parent
+        expected = 0 if candidate.contract.deterministic else candidate.ordinal
         rules: tuple[tuple[GuessVerdict, bool], ...] = (
-            ("late", turn.phase != "open"),
+            ("late", turn.phase != "open" or not (parent is None or parent.available)),
             (candidate.refusal or "run", candidate.refusal not in (None, "shadow")),
             ("unsure", candidate.confidence < policy.min_confidence),
-            ("duplicate", self._expected(turn, candidate, now_s)),
+            ("duplicate", len(equal) > expected),
             ("turn_limit", turn.guesses >= policy.guesses_per_turn),
             ("writing", self._written_to(turn)),
-            ("no_room", not shadow and self._crowded(candidate, policy, in_flight)),
+            ("no_room", not shadow and in_flight.crowded(candidate, policy, self._all())),
         )
         refusal: GuessVerdict | None = next((name for name, holds in rules if holds), None)
+        if refusal == "duplicate" and parent is not None:
+            equal[0].expect_after(parent)
+        if refusal is None and candidate.key is not None and judge is not None and not shadow:
+            refusal = judge()
         if refusal is not None or candidate.key is None:
             return refusal or "unkeyable", None
-        timeout_s = math.inf if shadow else candidate.contract.timeout_s or policy.timeout_s
-        flight = Flight(
-            tool=candidate.tool,
-            source=candidate.source,
-            contract=candidate.contract,
-            key=candidate.key,
-            scope=turn.scope,
-            confidence=candidate.confidence,
-            epoch=self.epoch,
-            started_s=now_s,
-            deadline_s=now_s + timeout_s,
-            shadow=shadow,
-        )
+        flight = take_off(turn, candidate, policy, epoch=self.epoch, now_s=now_s)
         turn.flights.append(flight)
         turn.guesses += 1
-        return ("shadow" if shadow else "run"), flight
+        return ("shadow" if flight.shadow else "run"), flight
 
     def grounded(self, turn: Turn, flight: Flight) -> None:
         """Forget an admitted flight that the driver could not start."""
@@ -104,8 +108,27 @@ class RunMachine:
         left = turn.plan(calls, available, now_s)
         # One that answers a single call belongs to the turn that planned it, and to no other.
         self.kept.remove([flight for flight in turn.flights if not flight.contract.deterministic])
-        discards = self._let_go(left, "unclaimed")
+        discards = self._sort_out(turn, left)
         return discards if calls else discards + self.close(turn, "unclaimed")
+
+    def _sort_out(self, turn: Turn, left: Sequence[Flight]) -> list[Discard]:
+        """Keep for the next turn what is expected after the plan's calls; let the rest go.
+
+        Where turns go on side by side, the last one to commit tells what nobody called.
+        """
+        beside = [each for each in self.turns if each.scope == turn.scope]
+        planned = [
+            flight for each in beside if each.phase == "committed" for flight in each.flights
+        ]
+        waits = turn.shadow or any(each.phase == "open" for each in beside)
+        due = [] if waits else self.kept.chained(turn.scope, planned)
+        tail = unbroken(planned, (*due, *left))
+        self.kept.remove(due)
+        lost = [flight for flight in (*due, *left) if flight not in tail]
+        broken = [flight for flight in lost if flight.parent in lost]
+        discards = self._let_go([each for each in lost if each not in broken], "unclaimed")
+        discards += self._let_go(broken, "broken_link")
+        return discards + [gone for flight in tail for gone in self._keep(flight)]
 
     def close(self, turn: Turn, reason: DiscardReason) -> list[Discard]:
         """End `turn`: drop what nobody claimed, or keep it for the run where it may be."""
@@ -177,7 +200,7 @@ class RunMachine:
         booking.claimed = True
         contract = shared_under(turn, booking)
         if contract is not None and body_key is not None:
-            equal = self._equal(turn.scope, body_key, now_s)
+            equal = self.kept.equal(turn.scope, body_key, now_s)
             if equal is None:
                 return self._lead(turn, booking, contract, body_key, now_s)
             booking.book(equal)
@@ -212,8 +235,8 @@ class RunMachine:
     def changed(self, flight: Flight) -> Claim:
         """Take back an answer: the contract's `freshness` says that its value is out of date."""
         flight.answers -= 1
-        discard = _only(self._drop([flight], "changed"))
-        return Claim(action="run", verdict="changed", flight=flight, discard=discard)
+        discards = self._drop([flight], "changed")
+        return Claim(action="run", verdict="changed", flight=flight, discards=discards)
 
     def returned(self, flight: Flight) -> list[Discard]:
         """A call was cancelled before it had the value it was served."""
@@ -249,6 +272,11 @@ class RunMachine:
         hit = [f for f in self._all() if tags is None or not f.contract.tags.isdisjoint(tags)]
         return self._drop(hit, "invalidated")
 
+    def withdraw(self, tool: str | None, tenant: str | None) -> list[Discard]:
+        """Drop every flight of `tool`, and every flight for `tenant`; None names nobody."""
+        named = [f for f in self._all() if tool == f.tool or (tenant and tenant == f.tenant)]
+        return self._drop(named, "switched_off")
+
     def _raise_epoch(self, writer: Turn | None) -> list[Discard]:
         """Drop all flights but those that the writer's turn planned ahead of the write."""
         self.epoch += 1
@@ -261,15 +289,13 @@ class RunMachine:
 
     # --- the rules in detail
 
-    def _expected(self, turn: Turn, candidate: Candidate, now_s: float) -> bool:
-        """Say whether there are as many equal flights as the candidate's sample expects."""
-        equal = sum(
-            flight.key == candidate.key
-            and flight.state != "cancelled"
-            and flight.overdue(now_s) is None
+    def _equal(self, turn: Turn, key: str | None, now_s: float) -> list[Flight]:
+        """Return the flights that a guess of `turn` would repeat."""
+        return [
+            flight
             for flight in (*turn.flights, *self.kept.of(turn.scope))
-        )
-        return equal > (0 if candidate.contract.deterministic else candidate.ordinal)
+            if flight.key == key and flight.state != "cancelled" and flight.overdue(now_s) is None
+        ]
 
     def _written_to(self, turn: Turn) -> bool:
         """Say whether an undeclared call goes on that `turn` is not itself a part of.
@@ -278,27 +304,6 @@ class RunMachine:
         """
         inside = f"{turn.namespace}|"
         return any(write is None or not inside.startswith(f"{write}|") for write in self.writes)
-
-    def _crowded(self, candidate: Candidate, policy: Policy, in_flight: InFlight) -> bool:
-        limit = candidate.contract.max_concurrency
-        running = sum(f.state == "running" and not (f.shadow or f.lead) for f in self._all())
-        return (
-            running >= policy.in_flight_per_run
-            or in_flight.process >= policy.in_flight
-            or (limit is not None and in_flight.tool >= limit)
-        )
-
-    def _equal(self, scope: Hashable, body_key: str, now_s: float) -> Flight | None:
-        """Find a deterministic result, or one on its way, for the same values."""
-        equal = (
-            flight
-            for flight in self.kept.of(scope)
-            if flight.body_key == body_key
-            and flight.contract.deterministic
-            and flight.available
-            and flight.overdue(now_s) is None
-        )
-        return next(equal, None)
 
     def _lead(
         self, turn: Turn, booking: Booking, contract: Contract, body_key: str, now_s: float
@@ -316,8 +321,8 @@ class RunMachine:
             lead=True,
             waiters=1,
         )
-        discard = _only(self._keep(flight))
-        return Claim(action="lead", verdict=booking.verdict, flight=flight, discard=discard)
+        discards = self._keep(flight)
+        return Claim(action="lead", verdict=booking.verdict, flight=flight, discards=discards)
 
     def _refusal(
         self, booking: Booking, flight: Flight, body_key: str | None, now_s: float
@@ -331,13 +336,13 @@ class RunMachine:
     def _refused(self, flight: Flight, verdict: ClaimVerdict, reason: DiscardReason) -> Claim:
         # A deterministic one may still answer others; it goes when its turn does.
         lost = [] if flight.contract.deterministic else self._drop([flight], reason)
-        return Claim(action="run", verdict=verdict, flight=flight, discard=_only(lost))
+        return Claim(action="run", verdict=verdict, flight=flight, discards=lost)
 
     def _served(self, flight: Flight, verdict: ClaimVerdict) -> Claim:
         flight.answers += 1
         again = flight.contract.deterministic and flight.epoch == self.epoch
         evicted = self._keep(flight) if again else []
-        return Claim(action="serve", verdict=verdict, flight=flight, discard=_only(evicted))
+        return Claim(action="serve", verdict=verdict, flight=flight, discards=evicted)
 
     # --- the books
 
@@ -356,27 +361,23 @@ class RunMachine:
         return self._drop(self.kept.add(flight), "no_room")
 
     def _drop(self, flights: Iterable[Flight], reason: DiscardReason) -> list[Discard]:
-        """Let nobody claim `flights` any more; those that answered no call are wasted."""
+        """Let nobody claim `flights` any more; those that answered no call are wasted.
+
+        What was guessed on the result of a wasted one goes with it.
+        """
         flights = [*flights]
         self.kept.remove(flights)
         gone = [flight for flight in flights if flight.state in ("running", "landed")]
         for flight in gone:
             flight.state = "cancelled"
-        return [Discard(flight, reason) for flight in gone if not flight.answers]
+        discards = [Discard(flight, reason) for flight in gone if not flight.answers]
+        return discards + (self._drop(self._hanging(), "broken_link") if discards else [])
+
+    def _hanging(self) -> list[Flight]:
+        """Return what was guessed only on results that no call will have, and is not wanted."""
+        planned = {f for turn in self.turns if turn.phase == "committed" for f in turn.flights}
+        return [f for f in self._all() if f.cut_off and not f.taken and f not in planned]
 
     def _all(self) -> list[Flight]:
         held = (flight for turn in self.turns for flight in turn.flights)
         return [*dict.fromkeys((*held, *self.kept))]
-
-
-def _only(discards: Sequence[Discard]) -> Discard | None:
-    return discards[0] if discards else None
-
-
-def shared_under(turn: Turn, booking: Booking) -> Contract | None:
-    """Return the contract by which an unplanned position may share an equal call's result."""
-    contract = booking.call.contract
-    unplanned = booking.flight is None and booking.verdict != "fenced" and not turn.shadow
-    if contract is None or booking.call.key is None or not unplanned:
-        return None
-    return contract if contract.deterministic else None

@@ -92,6 +92,7 @@ class Turn:
     started_s: float
     namespace: str = ""
     """Where in the run's nested graphs it happens, as LangGraph writes it."""
+    tenant: str | None = None
     shadow: bool = False
     """Guesses are only scored: every call runs for real."""
     phase: Phase = "open"

@@ -22,6 +22,13 @@ GuessVerdict = Literal[
     "writing",
     "late",
     "not_sync",
+    "untrusted",
+    "switched_off",
+    "rate_limited",
+    "warming_up",
+    "backing_off",
+    "not_worth",
+    "over_budget",
 ]
 """Whether a guess runs, or the first reason it does not."""
 
@@ -61,6 +68,8 @@ DiscardReason = Literal[
     "run_ended",
     "no_room",
     "cancelled",
+    "broken_link",
+    "switched_off",
 ]
 """Why a flight will never answer a call."""
 
@@ -72,6 +81,7 @@ IdleReason = Literal[
     "not_streaming",
     "no_speculators",
     "no_guesses",
+    "held_out",
 ]
 """Why a turn started no early run at all."""
 

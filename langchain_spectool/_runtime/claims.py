@@ -15,8 +15,9 @@ from langchain_spectool._core.events import Event, digest
 from langchain_spectool._core.flight import Flight, Outcome
 from langchain_spectool._core.run import shared_under
 from langchain_spectool._core.turn import Booking, Turn
-from langchain_spectool._core.verdicts import ClaimVerdict
+from langchain_spectool._core.verdicts import SERVED, ClaimVerdict
 from langchain_spectool._runtime.landing import Landing
+from langchain_spectool._runtime.meter import Meter
 from langchain_spectool._runtime.runs import Aloft, Run
 from langchain_spectool._runtime.steps import (
     Body,
@@ -53,14 +54,20 @@ class BookedCall:
     """A committed call of a plan, from the moment it starts to its end."""
 
     def __init__(
-        self, run: Run, turn: Turn, booking: Booking, emit: Callable[[Event], None]
+        self,
+        run: Run,
+        turn: Turn,
+        booking: Booking,
+        emit: Callable[[Event], None],
+        meter: Meter | None = None,
     ) -> None:
-        """Speak for `booking` of `turn` in `run`."""
+        """Speak for `booking` of `turn` in `run`; `meter` counts what its own body costs."""
         self.run = run
         self.turn = turn
         self.booking = booking
         self.clock = run.clock
         self._emit = emit
+        self._meter = meter
 
     # --- the call around the body
 
@@ -82,6 +89,8 @@ class BookedCall:
             over = self.turn.over and not was_over
         began_s = now_s if booking.began_s is None else booking.began_s
         self.event("call_ended", "", started_s=began_s, spent_s=now_s - began_s)
+        if booking.flight is None and self._meter is not None:
+            self._meter.took(booking.body_s or now_s - began_s)
         if over:
             self._turn_ended(now_s)
 
@@ -112,12 +121,20 @@ class BookedCall:
     # --- events
 
     def claimed(self, verdict: ClaimVerdict, flight: Flight | None = None, **times: float) -> None:
-        """Emit how the call was answered."""
+        """Emit how the call was answered; unless it was served, its own body runs now."""
+        if self._meter is not None and verdict not in SERVED:
+            self._meter.ran()
         key = self.booking.call.key if flight is None else flight.key
         source = "" if flight is None else flight.source
         started_s = None if flight is None else flight.started_s
         self.event(
-            "claim", verdict, source=source, started_s=started_s, key_hash=digest(key), **times
+            "claim",
+            verdict,
+            source=source,
+            confidence=None if flight is None else flight.confidence,
+            started_s=started_s,
+            key_hash=digest(key),
+            **times,
         )
 
     def event(self, kind: Any, verdict: str, **more: Any) -> None:  # noqa: ANN401 - fields of Event
@@ -189,7 +206,7 @@ class _Claiming:
             claim = run.machine.claim(
                 self._call.turn, self._call.booking, self._received.key, self._clock()
             )
-            run.act((claim.discard,))
+            run.act(claim.discards)
             if claim.flight is None:
                 return claim, None
             if claim.action == "lead":
@@ -211,7 +228,7 @@ class _Claiming:
             raise
         with run.lock:
             settled = run.machine.settle(claim, self._received.key, self._clock())
-            run.act((settled.discard,))
+            run.act(settled.discards)
         return settled
 
     def _unchanged(self, claim: Claim, flight: Flight) -> Generator[Step, Any, Claim]:
@@ -232,7 +249,7 @@ class _Claiming:
             return claim
         with self._run.lock:
             changed = self._run.machine.changed(flight)
-            self._run.act((changed.discard,))
+            self._run.act(changed.discards)
         return changed
 
     def _looked(self, flight: Flight) -> Generator[Step, Any, object]:

@@ -57,6 +57,10 @@ class Driver(Protocol):
         """Start `job` in `context`; None if there is no room, or no form of it that fits."""
         ...
 
+    def call(self, function: Callable[[], None]) -> None:
+        """Have `function` called where this driver starts jobs: at once, or soon on its loop."""
+        ...
+
 
 class AsyncDriver:
     """Runs jobs as tasks of the running loop, and blocking ones in the pool's threads."""
@@ -75,6 +79,13 @@ class AsyncDriver:
             return _TaskTicket(self._loop, job, job.arun(), context)
         return _start_thread(self._pool, job, context, self._loop)
 
+    def call(self, function: Callable[[], None]) -> None:
+        """Call `function` on the loop; not at all once that is closed."""
+        if running_loop() is self._loop:
+            function()
+        else:
+            call_on(self._loop, function)
+
 
 class ThreadDriver:
     """Runs jobs in the pool's daemon threads."""
@@ -87,6 +98,10 @@ class ThreadDriver:
     def start(self, job: Job, context: Context) -> Ticket | None:
         """Start `job`; see `Driver.start`. Deadlines are looked after by the runs' janitor."""
         return _start_thread(self._pool, job, context, None)
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Call `function` here: any thread will do."""
+        function()
 
 
 class _TaskTicket:

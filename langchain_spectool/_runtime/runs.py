@@ -39,6 +39,8 @@ class Aloft:
     """The runtime's side of a flight, until a call has taken its value or it is discarded."""
 
     on_discard: Callable[[Discard], None]
+    on_landed: Callable[[Flight, Outcome], None] | None = None
+    """Told what it brought back, for the turn that it is now expected in to go on from."""
     landing: Landing[Outcome] = field(default_factory=Landing[Outcome])
     ticket: Ticket | None = None
 
@@ -210,6 +212,13 @@ def invalidate(tags: Collection[str] | None) -> None:
     for run in _all():
         with run.lock:
             run.act(run.machine.invalidate(tags))
+
+
+def withdraw(tool: str | None, tenant: str | None) -> None:
+    """Drop the flights of every run for a tool that was switched off, or for a tenant."""
+    for run in _all():
+        with run.lock:
+            run.act(run.machine.withdraw(tool, tenant))
 
 
 def _finish(reference: "weakref.ref[Run]", scope: Hashable) -> None:

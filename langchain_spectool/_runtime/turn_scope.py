@@ -1,14 +1,16 @@
 """One turn in progress: starts what the machine admits, and commits or abandons it."""
 
+import functools
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine, Hashable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Hashable, Sequence
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_spectool._core.claim import InFlight
+from langchain_spectool._core.economy import Judgement
 from langchain_spectool._core.events import Event, digest
 from langchain_spectool._core.flight import Flight, Outcome
 from langchain_spectool._core.guess import Candidate
@@ -18,7 +20,9 @@ from langchain_spectool._core.turn import CommittedCall, Discard, Phase, Turn
 from langchain_spectool._core.verdicts import GuessVerdict
 from langchain_spectool._runtime import runs
 from langchain_spectool._runtime.driver import Driver, Job, Ticket
+from langchain_spectool._runtime.run_watch import OnExit, WatchedRun
 from langchain_spectool._runtime.runs import Aloft, Run
+from langchain_spectool._runtime.shared_economy import Purse, SharedEconomy, payers_of
 
 turn_numbers = itertools.count(1)
 """The numbers of turns, in the order they begin."""
@@ -46,6 +50,8 @@ class Place:
     """Its checkpoint namespace without the node's own part."""
     at_end: runs.AtEnd | None = None
     """Tells when the graph of the turn's node ends; None where that cannot be known."""
+    on_exit: OnExit | None = None
+    """The same, with the exception it ended by."""
 
 
 class Airborne:
@@ -72,6 +78,16 @@ class Airborne:
             return InFlight(process=self._tools.total(), tool=self._tools[tool])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """What all turns of one Speculation share."""
+
+    policy: Policy
+    economy: SharedEconomy
+    emit: Emit
+    in_flight: Airborne = field(default_factory=Airborne)
+
+
 class TurnScope:
     """Owns everything one turn starts, from the model's call to its answer.
 
@@ -83,19 +99,19 @@ class TurnScope:
         self,
         place: Place,
         driver: Driver,
-        policy: Policy,
-        emit: Emit,
-        in_flight: Airborne,
+        common: Common,
         *,
+        watched: WatchedRun | None = None,
+        tenant: str | None = None,
         shadow: bool = False,
     ) -> None:
         """Open the turn; with `shadow`, guesses are only scored."""
         self._lock = threading.Lock()
         self._place: Place | None = place
         self._driver = driver
-        self._policy = policy
-        self._emit = emit
-        self._in_flight = in_flight
+        self._policy = common.policy
+        self._emit = common.emit
+        self._in_flight = common.in_flight
         self._samples: list[Ticket] = []
         self._run: Run | None = None
         self.clock = driver.clock
@@ -105,8 +121,19 @@ class TurnScope:
             step=place.step,
             namespace=place.namespace,
             started_s=driver.clock(),
+            tenant=tenant,
             shadow=shadow,
         )
+        payers = payers_of(
+            common.economy.budgets,
+            turn=self.turn.number,
+            run=0 if watched is None else watched.number,
+            tenant=tenant,
+        )
+        self.purse = Purse(common.economy, payers, tenant, self.turn.started_s, watched)
+        self.on_landed: Callable[[Flight, Outcome], None] | None = None
+        """Told, where the turn's samples run, of every early run that landed while it is open:
+        of its own guesses, and of those that earlier turns have chained."""
 
     # --- guesses
 
@@ -116,6 +143,20 @@ class TurnScope:
             if self.turn.phase == "open" and (ticket := self._driver.start(job, context)):
                 self._samples.append(ticket)
 
+    def go_on(self) -> None:
+        """Hear of what earlier turns have chained to this one: what is there, what comes yet."""
+        run = self._entered() if self._follows() else None
+        if run is None:
+            return
+        with run.lock:
+            due = [flight for flight in run.machine.kept.of(self.turn.scope) if flight.parent]
+            for flight in due:
+                if aloft := run.aloft.get(flight):
+                    aloft.on_landed = self._brought
+        for flight in due:
+            if flight.state == "landed" and flight.outcome is not None:
+                self._brought(flight, flight.outcome)
+
     def offer(self, candidate: Candidate, early: Callable[[], EarlyRun]) -> Flight | None:
         """Admit a guess and start it; return its flight if it runs, or is scored in shadow."""
         now_s = self.clock()
@@ -123,6 +164,14 @@ class TurnScope:
         if run is None:
             self._report(candidate.refusal or "late", candidate, now_s)
             return None
+        self.purse.heard(candidate)
+        judged = Judgement()
+
+        def judge() -> GuessVerdict | None:
+            nonlocal judged
+            judged = self.purse.judge(candidate, now_s)
+            return judged.refusal
+
         with run.lock:
             verdict, flight = run.machine.admit(
                 self.turn,
@@ -130,7 +179,10 @@ class TurnScope:
                 policy=self._policy,
                 in_flight=self._in_flight.beside(candidate.tool),
                 now_s=now_s,
+                judge=judge,
             )
+            if flight is not None and judged.reservation is not None:
+                self.purse.took_off(flight, judged.reservation)
             if verdict == "run" and flight is not None and not self._take_off(run, flight, early):
                 verdict, flight = "no_room", None
             elif flight is not None and flight.shadow:
@@ -152,17 +204,23 @@ class TurnScope:
             prepared = early()
             job = self._job(run, flight, prepared)
             if ticket := self._driver.start(job, prepared.context):
-                aloft = run.aloft[flight] = Aloft(on_discard=self._discarded, ticket=ticket)
+                aloft = run.aloft[flight] = Aloft(
+                    on_discard=self._discarded, on_landed=self._brought, ticket=ticket
+                )
         finally:
             if aloft is None:
                 self._in_flight.land(flight.tool)
+                self.purse.grounded(flight)
                 run.machine.grounded(self.turn, flight)
         return aloft is not None
 
     def _job(self, run: Run, flight: Flight, early: EarlyRun) -> Job:
         def done(outcome: Outcome | None) -> None:
             self._in_flight.land(flight.tool)
-            self._landed(run, flight, outcome or Outcome(state="cancelled"))
+            outcome = outcome or Outcome(state="cancelled")
+            measured = outcome.state != "cancelled"
+            self.purse.returned(flight, self.clock(), measured=measured)
+            self._landed(run, flight, outcome)
 
         def expired() -> None:
             with run.lock:
@@ -179,8 +237,11 @@ class TurnScope:
 
     def _landed(self, run: Run, flight: Flight, outcome: Outcome) -> None:
         now_s = self.clock()
+        if outcome.retry_after_s is not None:
+            self.purse.economy.limited(flight.tool, now_s + outcome.retry_after_s)
         with run.lock:
-            if aloft := run.aloft.get(flight):
+            aloft = run.aloft.get(flight)
+            if aloft is not None:
                 aloft.landing.land(outcome)
             news = flight.state == "running" and outcome.state != "cancelled"
             discard = run.machine.landed(flight, outcome, now_s)
@@ -188,6 +249,14 @@ class TurnScope:
                 started_s, detail = flight.started_s, outcome.detail
                 self._event("landed", flight.state, flight, started_s=started_s, detail=detail)
             run.act((discard,))
+            told = aloft.on_landed if aloft is not None and flight.state == "landed" else None
+        if told is not None:
+            told(flight, outcome)
+
+    def _brought(self, flight: Flight, outcome: Outcome) -> None:
+        told = self.on_landed
+        if told is not None and self.turn.phase == "open":
+            self._driver.call(functools.partial(told, flight, outcome))
 
     # --- the answer
 
@@ -202,6 +271,8 @@ class TurnScope:
             with run.lock:
                 if not run.over:
                     self._plan(run, calls, truncated=truncated, now_s=now_s)
+        if not truncated:  # nobody knows what the model would have called
+            self._learn([call.key for call in calls if call.key is not None], now_s)
         self._emit(
             Event(
                 kind="turn_committed",
@@ -212,6 +283,22 @@ class TurnScope:
                 position=len(calls),
             )
         )
+
+    def _learn(self, keys: Collection[str], now_s: float) -> None:
+        """Say which guesses were right, whether they ran or not."""
+        for said, came_true in self.purse.committed(keys, now_s):
+            self._emit(
+                Event(
+                    kind="scored",
+                    at_s=now_s,
+                    turn=self.turn.number,
+                    verdict="right" if came_true else "wrong",
+                    tool=said.tool,
+                    source=said.source,
+                    confidence=said.confidence,
+                    key_hash=digest(said.key),
+                )
+            )
 
     def _shares(self, calls: Sequence[CommittedCall]) -> bool:
         """Say whether one of `calls` may answer later equal ones."""
@@ -256,6 +343,8 @@ class TurnScope:
             self._place = None
         for ticket in samples:
             ticket.cancel()
+        self.purse.close()
+        self.on_landed = None
 
     # --- books
 

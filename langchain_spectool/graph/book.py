@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from langchain_core.tools import BaseTool
 
-from langchain_spectool._core.contracts import Contract
+from langchain_spectool._core.contracts import Arguments, Contract
 from langchain_spectool._core.encoding import attempt
 from langchain_spectool._core.guess import Candidate, Guess
 from langchain_spectool._core.keys import prepared
@@ -17,6 +17,7 @@ from langchain_spectool._core.turn import CommittedCall
 from langchain_spectool._core.verdicts import GuessVerdict
 from langchain_spectool.graph.declare import Judge, contract_of
 from langchain_spectool.graph.early import tainted_before
+from langchain_spectool.graph.provenance import blocked
 from langchain_spectool.graph.structure import Structure, structural_reason
 
 _NO_CONTRACT = Contract(early=False)
@@ -63,12 +64,24 @@ class ToolBook:
         """All tools, in the request's order."""
         return [*self._by_name.values()]
 
-    @property
+    @cached_property
+    def vouched(self) -> frozenset[str]:
+        """Names of the tools whose author vouches for what they return."""
+        contracts = (
+            (tool.name, contract_of(tool, trust_mcp=self._judge.trusted)) for tool in self.tools
+        )
+        return frozenset(
+            name for name, contract in contracts if contract is not None and contract.trusted_output
+        )
+
+    @cached_property
     def declared(self) -> list[BaseTool]:
         """The tools that may run early, in the request's order."""
         return [tool for tool in self._by_name.values() if self._judge.verdict(tool)[0] == "run"]
 
-    def resolve(self, guess: Guess, source: str, *, shadow: bool) -> Resolved:
+    def resolve(
+        self, guess: Guess, source: str, *, shadow: bool, messages: Sequence[Any]
+    ) -> Resolved:
         """Find out what `guess` is: its key, its contract, and what stands against it."""
         tool = self._by_name.get(guess.tool)
         if tool is None:
@@ -81,17 +94,28 @@ class ToolBook:
             return _refused("not_sync", tool.name, guess, source)
         if (reason := tainted_before(tool)) is not None:
             return _refused("tainted_before", tool.name, guess, source, reason)
-        return self._admissible(tool, structure, guess, source, shadow=shadow)
-
-    def _admissible(
-        self, tool: BaseTool, structure: Structure, guess: Guess, source: str, *, shadow: bool
-    ) -> Resolved:
         contract = contract_of(tool, trust_mcp=self._judge.trusted) or _NO_CONTRACT
+        if contract.audience == "external" and (
+            reason := blocked(contract, guess, messages, self.vouched, tool=tool)
+        ):
+            return _refused("untrusted", tool.name, guess, source, reason)
+        return self._admissible(tool, structure, contract, guess, source, shadow=shadow)
+
+    def _admissible(  # noqa: PLR0913 - what `resolve` has found out
+        self,
+        tool: BaseTool,
+        structure: Structure,
+        contract: Contract,
+        guess: Guess,
+        source: str,
+        *,
+        shadow: bool,
+    ) -> Resolved:
         ready = prepared(tool)
         values = ready.values(guess.args)
         if values is None:
             return _refused("invalid", tool.name, guess, source)
-        allowed = True if contract.gate is None else contract.gate(values)
+        allowed = _asked(contract, values)
         if allowed is not True:
             return _refused("gate", tool.name, guess, source, str(allowed or ""))
         own = values if contract.key is None else contract.key(values)
@@ -101,6 +125,7 @@ class ToolBook:
             confidence=guess.confidence,
             contract=contract,
             key=ready.values_key(own),
+            args=guess.args,
             refusal="shadow" if shadow else None,
         )
         return Resolved(candidate=candidate, tool=tool, structure=structure)
@@ -120,6 +145,16 @@ class ToolBook:
             key=_key(tool, contract, call["args"]) if keyed else None,
             contract=contract,
         )
+
+
+def _asked(contract: Contract, values: Arguments) -> bool | str:
+    """Return what the contract's `gate` says of `values`; an error is a no."""
+    if contract.gate is None:
+        return True
+    try:
+        return contract.gate(values)
+    except Exception as error:  # noqa: BLE001 - the author's function may fail on what a guess holds
+        return repr(error)
 
 
 def _key(tool: BaseTool | None, contract: Contract | None, args: Any) -> str | None:  # noqa: ANN401

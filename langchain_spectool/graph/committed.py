@@ -10,6 +10,7 @@ from langchain_spectool._core.contracts import Contract
 from langchain_spectool._core.turn import Turn
 from langchain_spectool._runtime import runs
 from langchain_spectool._runtime.claims import BookedCall, Received
+from langchain_spectool._runtime.meter import Meter
 from langchain_spectool._runtime.runs import Run
 from langchain_spectool.graph.early import body_key, unrepeatable
 from langchain_spectool.graph.isolation import Taint, watching
@@ -28,22 +29,26 @@ class CommittedCallScope:
         *,
         booked: BookedCall | None = None,
         contract: Contract | None = None,
-        writes: bool = True,
+        meter: Meter | None = None,
     ) -> None:
-        """Speak for one committed call; one that `writes` may change the world."""
+        """Speak for one committed call; one without a contract may change the world."""
         self._control = control
         self._namespace = namespace
         self._booked = booked
         self._contract = contract
-        self._writes = writes
+        self._meter = meter
+        self._began_s = 0.0
         self._writing: Run | None = None
         """The entry that knows of the write while it goes on."""
 
     def begin(self, request: ToolCallRequest) -> ToolCallRequest:
         """Return the request to hand on: with a stand-in tool if a flight may answer it."""
-        if self._writes:
+        if self._contract is None:
             self._writing = runs.write_began(self._control, self._turn, self._namespace)
         if self._booked is None:
+            if self._meter is not None:
+                self._began_s = self._meter.clock()
+                self._meter.ran()
             return request
         served = self._booked.begin()
         if not served or request.tool is None or self._contract is None:
@@ -55,6 +60,8 @@ class CommittedCallScope:
         """Note that the call is over."""
         if self._booked is not None:
             self._booked.end()
+        elif self._meter is not None:
+            self._meter.took(self._meter.clock() - self._began_s)
         if self._writing is not None:
             runs.write_ended(self._writing, self._control, self._turn, self._namespace)
 

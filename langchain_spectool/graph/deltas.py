@@ -50,6 +50,8 @@ class StreamStep:
     ended: tuple[int | str, ...] = ()
     finish_reason: str | None = None
     """Why the provider stopped, in its own words; None before it has said so."""
+    text: str = ""
+    """What of it is text for the user."""
 
 
 _NOTHING = StreamStep()
@@ -70,6 +72,7 @@ def step_of_chunk(chunk: object) -> StreamStep:
         deltas=deltas,
         later_content=_content_follows(message.content, has_deltas=bool(deltas)),
         finish_reason=_finish_reason(message.response_metadata) or _finish_reason(info),
+        text=_plain(message.content),
     )
 
 
@@ -123,7 +126,8 @@ def _step_of_delta(event: Mapping[object, object]) -> StreamStep:
         delta = _mapping(delta.get("fields"))
     match delta.get("type"):
         case "text-delta":
-            return StreamStep(later_content=bool(delta.get("text")))
+            text = _text(delta.get("text")) or ""
+            return StreamStep(later_content=bool(text), text=text)
         case "reasoning-delta":
             return StreamStep(later_content=bool(delta.get("reasoning")))
         case "tool-call-delta" | "tool_call_chunk":
@@ -171,6 +175,12 @@ def _is_content(block: object) -> bool:
     if kind == "text":
         return bool(fields.get("text"))
     return isinstance(kind, str) and kind not in _CALL_BLOCKS
+
+
+def _plain(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join(_text(block.get("text")) or "" for block in _mappings(content))
 
 
 def _finish_reason(metadata: object) -> str | None:

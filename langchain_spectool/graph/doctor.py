@@ -193,6 +193,11 @@ def _setting(speculation: Speculation) -> str:
     text = (
         f"speculation is {speculation.mode({})}, guesses come from {', '.join(sources) or 'nobody'}"
     )
-    if sources == ["early_dispatch"]:
-        text += ": from the main model's own stream, so only when the caller streams"
-    return text
+    notes = [note for name, note in _OF_SOURCES.items() if name in sources]
+    return ": ".join((text, "; ".join(notes))) if notes else text
+
+
+_OF_SOURCES = {
+    "patterns": "patterns learns as the agent runs, and its first guesses are only scored",
+    "early_dispatch": "early_dispatch hears the main model only when the caller streams",
+}

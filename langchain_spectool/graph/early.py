@@ -19,6 +19,7 @@ from langchain_core.messages.tool import ToolOutputMixin
 from langchain_core.tools import BaseTool
 
 from langchain_spectool._core.contracts import Contract
+from langchain_spectool._core.encoding import attempt
 from langchain_spectool._core.flight import Outcome
 from langchain_spectool._core.keys import prepared
 from langchain_spectool._runtime.steps import off_the_loop
@@ -31,6 +32,7 @@ from langchain_spectool.graph.isolation import (
     untraced,
 )
 from langchain_spectool.graph.proxy import proxy
+from langchain_spectool.graph.retry_after import retry_after_s
 from langchain_spectool.graph.setting import Setting, current_setting
 from langchain_spectool.graph.structure import Structure
 
@@ -92,6 +94,8 @@ class _Recorder:
         self.reached = False
         self.holds: object = None
         self.returned: tuple[Any] | None = None
+        self.error: BaseException | None = None
+        """What the body raised, which the tool itself may have turned into a message."""
 
     def run(
         self, body: Callable[[], Any], values: Mapping[str, Any], handed: Mapping[str, Any]
@@ -99,7 +103,11 @@ class _Recorder:
         look = self._begin(values, handed)
         if look is not None:
             self.token = look()
-        value = body()
+        try:
+            value = body()
+        except Exception as error:
+            self.error = error
+            raise
         self.returned = (value,)
         return value
 
@@ -117,6 +125,9 @@ class _Recorder:
         except (SystemExit, KeyboardInterrupt) as error:
             # Core runs the body in a task of its own, which would take these to the loop.
             raise _Exited from error
+        except Exception as error:
+            self.error = error
+            raise
         self.returned = (value,)
         return value
 
@@ -195,7 +206,9 @@ def _outcome(
         return Outcome(state="tainted", body_key=recorder.key, detail=reasons[0])
     if error is not None or recorder.returned is None:
         detail = type(error).__name__ if error is not None else "the body was not reached"
-        return Outcome(state="failed", body_key=recorder.key, detail=detail)
+        wait_s = attempt(retry_after_s, recorder.error or error)
+        recorder.error = None  # its frames hold the recorder
+        return Outcome(state="failed", body_key=recorder.key, detail=detail, retry_after_s=wait_s)
     return Outcome(
         state="landed",
         value=recorder.returned[0],

@@ -1,7 +1,7 @@
 """`SpeculationMiddleware`: one line in `create_agent`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware
@@ -18,8 +18,10 @@ from langgraph.types import Command
 from langchain_spectool._core.guess import TurnRequest
 from langchain_spectool._core.policy import Policy
 from langchain_spectool._core.ports import Observer
+from langchain_spectool._core.prices import Price
 from langchain_spectool.graph.gates import gates_around
 from langchain_spectool.graph.model_turn import ModelTurn, QuietTurn
+from langchain_spectool.graph.opening import Tenant, named_tenant
 from langchain_spectool.graph.speculation import Source, Speculation
 from langchain_spectool.graph.tap import tapped
 
@@ -47,6 +49,8 @@ class SpeculationMiddleware(AgentMiddleware[Any, Any, Any]):
         gated: Sequence[object] = (),
         trust_mcp: Collection[str] = (),
         observers: Sequence[Observer] = (),
+        prices: Mapping[str, Price] | None = None,
+        tenant: Tenant = named_tenant,
         speculation: Speculation | None = None,
     ) -> None:
         """Build a Speculation of its own, or take the one given."""
@@ -58,6 +62,8 @@ class SpeculationMiddleware(AgentMiddleware[Any, Any, Any]):
             gated=gated,
             trust_mcp=trust_mcp,
             observers=observers,
+            prices=prices,
+            tenant=tenant,
         )
 
     def wrap_model_call(
@@ -140,8 +146,7 @@ def _turn_request(request: ModelRequest[Any]) -> TurnRequest:
     messages = list(request.messages)
     if request.system_message is not None:
         messages.insert(0, request.system_message)
-    return TurnRequest(
-        messages=messages,
-        tools=request.tools,
-        settings=request.model_settings,
-    )
+    settings = request.model_settings
+    if request.tool_choice is not None:
+        settings = {**settings, "tool_choice": request.tool_choice}
+    return TurnRequest(messages=messages, tools=request.tools, settings=settings)

@@ -1,32 +1,31 @@
 """One call of the main model: gathers guesses while it writes, and plans when it has answered."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Any
 from uuid import UUID
 
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.tool import ToolCall
 
 from langchain_spectool._core.assembly import CallAssembler, ClosedCall
 from langchain_spectool._core.events import Event
-from langchain_spectool._core.flight import Flight
-from langchain_spectool._core.guess import Guess, TurnRequest
-from langchain_spectool._core.ports import Clock, Speculator, StreamSpeculator
+from langchain_spectool._core.flight import Flight, Outcome
+from langchain_spectool._core.guess import CHAIN, Guess, TurnRequest
+from langchain_spectool._core.ports import Clock, Speculator
 from langchain_spectool._core.verdicts import IdleReason
-from langchain_spectool._runtime.driver import Job
+from langchain_spectool._runtime.run_watch import WatchedRun
 from langchain_spectool._runtime.turn_scope import EarlyRun, TurnScope, turn_numbers
 from langchain_spectool.graph.book import Resolved, ToolBook
 from langchain_spectool.graph.deltas import StreamStep, truncated, truncated_message
 from langchain_spectool.graph.early import Surroundings, early_run
-from langchain_spectool.graph.isolation import silence, untraced
+from langchain_spectool.graph.following import after
+from langchain_spectool.graph.forks import Forks
+from langchain_spectool.graph.sampling import Sample, fork_of, sample_of
+from langchain_spectool.graph.team import Team, depth_of, is_free, samples_alike, warm_up_of
 
 Report = Callable[[Event], None]
-
-MOST_GUESSES = 256
-"""Most guesses taken from one sample; a source that never ends is cut off there."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,6 +45,7 @@ class QuietTurn:
     report: Report
     idle: IdleReason
     started_s: float
+    run: WatchedRun | None = None
     started: int = 0
 
     def commit(self, message: AIMessage | None) -> None:
@@ -73,95 +73,143 @@ class ModelTurn:
 
     scope: TurnScope
     book: ToolBook
-    sampling: Sequence[Speculator]
-    listening: Sequence[StreamSpeculator]
+    team: Team
     around: Surroundings | None
     shadow: bool
     report: Report
     rebook: Callable[[Mapping[str, Any]], ToolBook] | None = None
     """For a wrapped node: the book of the tools in its model's parameters."""
-    on_usage: Callable[[str, tuple[int, int] | None], None] | None = None
+    run: WatchedRun | None = None
+    tenant: str | None = None
     request: TurnRequest | None = None
     """None until a wrapped node calls its model."""
     idle: IdleReason = "no_guesses"
     started: int = 0
+    said: bool = False
+    """Whether somebody guessed a call that could be committed, whether it ran or not."""
     cut: bool = False
     answer: AIMessage | None = None
     _listeners: dict[UUID, list[_Listener] | None] = field(
         default_factory=dict[UUID, list[_Listener] | None]
     )
     """By attempt of the main model; None until it has said something."""
-    _seen: Counter[tuple[str, int, str]] = field(default_factory=Counter[tuple[str, int, str]])
+    _seen: Counter[tuple[str, int, Flight | None, str]] = field(
+        default_factory=Counter[tuple[str, int, Flight | None, str]]
+    )
     _attempts: int = 0
+    _forks: Forks | None = None
 
     # --- guesses
 
     def start(self, request: TurnRequest, *, sample: bool = True) -> None:
         """Let every speculator guess what the answer to `request` will call."""
-        self.request = request
-        around = self.around
-        if around is None or not sample:
+        self.request = request = replace(request, on_usage=self.used)
+        if not sample:
             return
-        for speculator in self.sampling:
-            for number in range(speculator.samples):
-                job = self._sample(speculator, request, number)
-                self.scope.sample(job, around.context.copy())
+        self.scope.on_landed = self._follow if self.team.chains else None
+        self._forks = Forks.of(self.team.forking) if self.team.forking else None
+        for speculator in self.team.sampling:
+            self._ask(speculator, request, None)
+        if self.team.chains:
+            self.scope.go_on()
 
-    def _sample(self, speculator: Speculator, request: TurnRequest, number: int) -> Job:
-        deadline_s = self.scope.clock() + speculator.timeout_s
+    def _ask(self, speculator: Speculator, request: TurnRequest, parent: Flight | None) -> None:
+        """Let a source guess, on what it may spend; its samples end with the turn."""
+        alike = samples_alike(speculator)
+        most = 1 if alike else speculator.samples
+        if parent is None:
+            most = self.scope.purse.economy.samples(
+                speculator.name,
+                speculator.samples,
+                alike=alike,
+                free=is_free(speculator),
+                tenant=self.tenant,
+            )
+        for number in range(most):
+            self._start(
+                sample_of(speculator, request, number), number, warm_up_of(speculator), parent
+            )
 
-        def run() -> None:
-            try:
-                silence()
-                with untraced():
-                    for guess in islice(speculator.guess(request, number), MOST_GUESSES):
-                        if self._closed(deadline_s):  # a thread cannot be cancelled
-                            return
-                        self.offer(guess, speculator.name, number)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - a speculator's failure is a miss
-                self._failed(speculator.name, error)
-
-        async def arun() -> None:
-            try:
-                silence()
-                left = MOST_GUESSES
-                with untraced():
-                    async for guess in speculator.aguess(request, number):
-                        if left == 0 or self._closed(deadline_s):
-                            return
-                        left -= 1
-                        self.offer(guess, speculator.name, number)
-                        await asyncio.sleep(0)  # a source that never waits must not hold the loop
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - a speculator's failure is a miss
-                self._failed(speculator.name, error)
-
-        return Job(
-            name=f"spectool:{speculator.name}",
-            timeout_s=speculator.timeout_s,
-            run=run,
-            arun=arun,
-            done=_nothing,
+    def _start(self, sample: Sample, number: int, warm_up: int, parent: Flight | None) -> None:
+        around = self.around
+        if around is None or not self._pays(sample.source):
+            return
+        job = sample.job(
+            lambda guess: self.offer(guess, sample.source, number, warm_up, parent, sample.request),
+            is_open=lambda: self.scope.turn.phase == "open",
+            failed=self._failed,
+            clock=self.scope.clock,
         )
+        self.scope.sample(job, around.context.copy())
 
-    def _closed(self, deadline_s: float) -> bool:
-        return self.scope.turn.phase != "open" or self.scope.clock() >= deadline_s
+    def _pays(self, source: str) -> bool:
+        """Reserve what a request of `source` costs; say so, and do not send it, if it may not."""
+        model = self.team.models.get(source)
+        now_s = self.scope.clock()
+        if model is None or self.scope.purse.asks(source, model, now_s):
+            return True
+        turn, verdict = self.scope.turn.number, "over_budget"
+        self.report(Event(kind="guess", at_s=now_s, turn=turn, verdict=verdict, source=source))
+        return False
 
-    def offer(self, guess: Guess, source: str, sample: int) -> Flight | None:
+    def used(self, source: str, usage: tuple[int, int] | None) -> None:
+        """Book what a source's request to its model used."""
+        self.scope.purse.used(source, self.team.models.get(source, source), usage)
+        turn, at_s = self.scope.turn.number, self.scope.clock()
+        self.report(Event(kind="usage", at_s=at_s, turn=turn, source=source, usage=usage))
+
+    def _follow(self, flight: Flight, outcome: Outcome) -> None:
+        """Guess the call after `flight` on its real result, where a chain goes that far."""
+        try:
+            request = self.request
+            for speculator in self.team.sampling:
+                if request is not None and flight.links + 1 < depth_of(speculator):
+                    self._ask(speculator, after(request, flight, outcome), flight)
+        except Exception as error:  # noqa: BLE001 - our failure is a miss
+            self._failed("chain", error)
+
+    def offer(  # noqa: PLR0913, PLR0917 - all that is known of a guess
+        self,
+        guess: Guess,
+        source: str,
+        sample: int,
+        warm_up: int = 0,
+        parent: Flight | None = None,
+        request: TurnRequest | None = None,
+    ) -> Flight | None:
         """Judge a guess and start it if it may run."""
         try:
-            resolved = self.book.resolve(guess, source, shadow=self.shadow)
-            candidate = resolved.candidate
-            if candidate.key is not None:
-                seen = (source, sample, candidate.key)
-                if ordinal := self._seen[seen]:
-                    resolved = _again(resolved, ordinal)
-                self._seen[seen] += 1
+            source = guess.source or source
+            if parent is not None:
+                source = CHAIN
+                guess = replace(guess, confidence=guess.confidence * parent.confidence)
+            request = request or self.request
+            messages = () if request is None else request.messages
+            resolved = self.book.resolve(guess, source, shadow=self.shadow, messages=messages)
+            resolved = self._placed(resolved, sample, warm_up, parent)
             flight = self.scope.offer(resolved.candidate, lambda: self._early(resolved, guess))
         except Exception as error:  # noqa: BLE001 - our failure is a miss
             self._failed(source, error)
             return None
         self.started += flight is not None
         return flight
+
+    def _placed(
+        self, resolved: Resolved, sample: int, warm_up: int, parent: Flight | None
+    ) -> Resolved:
+        """Add what only the turn knows: whose guess it is, and how many equal ones came before."""
+        candidate, ordinal = resolved.candidate, 0
+        if candidate.key is not None:
+            seen = (candidate.source, sample, parent, candidate.key)
+            ordinal = self._seen[seen]
+            self._seen[seen] += 1
+            self.said = True
+        return replace(
+            resolved,
+            candidate=replace(
+                candidate, sample=sample, ordinal=ordinal, warm_up=warm_up, parent=parent
+            ),
+        )
 
     def _early(self, resolved: Resolved, guess: Guess) -> EarlyRun:
         if resolved.tool is None or self.around is None:
@@ -202,9 +250,10 @@ class ModelTurn:
             TurnRequest(
                 messages=messages,
                 tools=book.tools,
-                declared=book.declared if self.sampling else (),
-                on_usage=self.on_usage,
-            )
+                declared=book.declared if self.team.sampling else (),
+                tenant=self.tenant,
+            ),
+            sample=bool(self.team.sampling and book.declared),
         )
         return True
 
@@ -216,7 +265,7 @@ class ModelTurn:
         if listeners is None:
             listeners = self._listeners[run_id] = [
                 _Listener(source=speculator.name, assembler=speculator.listen(request))
-                for speculator in self.listening
+                for speculator in self.team.listening
             ]
         return listeners
 
@@ -227,9 +276,19 @@ class ModelTurn:
                 self.cut = True
             for listener in self._listen(run_id):
                 self._hear(listener, step)
+            self._fork(run_id, step)
         except Exception as error:  # noqa: BLE001 - our failure is a miss
             self._failed("tap", error)
             self._listeners[run_id] = []  # who missed a step cannot read the next one
+
+    def _fork(self, run_id: UUID, step: StreamStep) -> None:
+        """Ask a source again where the model has written enough text, and no call yet."""
+        if self._forks is None or self.request is None or run_id not in self._listeners:
+            return
+        for forker, partial in self._forks.heard(run_id, step):
+            for number in range(forker.samples):
+                sample = fork_of(forker, self.request, partial, number)
+                self._start(sample, forker.samples + number, warm_up_of(forker), None)
 
     def _hear(self, listener: _Listener, step: StreamStep) -> None:
         news = listener.assembler.feed(
@@ -263,12 +322,21 @@ class ModelTurn:
         try:
             calls = () if message is None else message.tool_calls
             cut = message is not None and truncated_message(message)
-            keyed = self.started > 0 or self.book.shares
+            keyed = self.said or self.book.shares or self.team.chains
             self.scope.commit(self.book.committed(calls, keyed=keyed), truncated=cut)
+            if not cut:
+                self._teach(calls)
         except Exception as error:  # noqa: BLE001 - our failure is a miss
             self._failed("commit", error)
             self.abandon()
         self._let_go()
+
+    def _teach(self, calls: Sequence[ToolCall]) -> None:
+        request = self.request
+        if request is None or not request.declared:
+            return
+        for learner in self.team.learning:
+            learner.learn(request, calls)
 
     def abandon(self) -> None:
         """Drop everything: the model failed or was cancelled."""
@@ -294,11 +362,3 @@ class ModelTurn:
                 detail=str(error),
             )
         )
-
-
-def _again(resolved: Resolved, ordinal: int) -> Resolved:
-    return replace(resolved, candidate=replace(resolved.candidate, ordinal=ordinal))
-
-
-def _nothing(*_: object) -> None:
-    """Samples end by themselves; their guesses are all that counts."""

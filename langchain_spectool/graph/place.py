@@ -31,25 +31,41 @@ def place_in(config: Mapping[str, Any], owner: object) -> Place | None:
     parent = namespace.rpartition("|")[0]
     step = cast("Mapping[str, Any]", config.get("metadata") or {}).get("langgraph_step")
     stack = _exit_stack(configurable)
+    outermost = _outermost_stack(configurable)
     return Place(
         control=control,
         scope=(id(owner), parent, id(stack)),
         step=step if isinstance(step, int) else None,
         namespace=parent,
         at_end=None if stack is None else stack.callback,
+        on_exit=None if outermost is None else outermost.push,
     )
 
 
-def _exit_stack(configurable: Mapping[str, Any]) -> ExitStack[Any] | AsyncExitStack[Any] | None:
+_Stack = ExitStack[Any] | AsyncExitStack[Any]
+
+
+def _outermost_stack(configurable: Mapping[str, Any]) -> _Stack | None:
+    """Return what unwinds when the whole run ends: a nested graph's loop knows its caller."""
+    found: _Stack | None = None
+    while (stack := _exit_stack(configurable)) is not None and stack is not found:
+        found, config = stack, getattr(_loop(configurable), "config", None)
+        configurable = cast("Mapping[str, Any]", (config or {}).get("configurable") or {})
+    return found
+
+
+def _exit_stack(configurable: Mapping[str, Any]) -> _Stack | None:
     """Return what unwinds when this node's graph ends, whichever way; None if it is not found.
 
     LangGraph tells no node that its run is over. Its loop leaves an exit stack then, and what
     schedules a node's own calls leads to the loop. A test pins this for the supported version;
     without it, an entry is ended by the janitor.
     """
+    stack = getattr(_loop(configurable), "stack", None)
+    return cast("_Stack", stack) if isinstance(stack, (ExitStack, AsyncExitStack)) else None
+
+
+def _loop(configurable: Mapping[str, Any]) -> object:
     call = configurable.get("__pregel_call")
     schedule = cast("Mapping[str, Any]", getattr(call, "keywords", {})).get("schedule_task")
-    stack = getattr(getattr(schedule, "__self__", None), "stack", None)
-    if isinstance(stack, (ExitStack, AsyncExitStack)):
-        return cast("ExitStack[Any] | AsyncExitStack[Any]", stack)
-    return None
+    return getattr(schedule, "__self__", None)

@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, cast, overload
+from typing import Any, overload
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
@@ -13,27 +11,30 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
-from langchain_spectool._core.events import Event
+from langchain_spectool._core.contracts import Contract
 from langchain_spectool._core.guess import TurnRequest
-from langchain_spectool._core.policy import Mode, Policy, lowest, mode_of
+from langchain_spectool._core.policy import Mode, Policy
 from langchain_spectool._core.ports import Observer
-from langchain_spectool._core.verdicts import IdleReason
+from langchain_spectool._core.prices import Price, Prices
 from langchain_spectool._runtime import runs
 from langchain_spectool._runtime.claims import BookedCall
-from langchain_spectool._runtime.driver import AsyncDriver, Driver, ThreadDriver
-from langchain_spectool._runtime.turn_scope import Airborne, Place, TurnScope
+from langchain_spectool._runtime.meter import Meter
+from langchain_spectool._runtime.shared_economy import ChainLesson, SharedEconomy
+from langchain_spectool._runtime.turn_scope import Place
 from langchain_spectool.graph.answers import answer_in
-from langchain_spectool.graph.arguments import Source, by_kind, held_back, server_names
-from langchain_spectool.graph.book import ToolBook, judge_of
+from langchain_spectool.graph.arguments import held_back, server_names
 from langchain_spectool.graph.committed import CommittedCallScope
+from langchain_spectool.graph.costs import cost_of
 from langchain_spectool.graph.declare import Explanation, contract_of, explain
-from langchain_spectool.graph.early import Surroundings
-from langchain_spectool.graph.isolation import RUNTIME, detached_context
 from langchain_spectool.graph.model_turn import ModelTurn, QuietTurn
-from langchain_spectool.graph.place import current_config, place_in
-from langchain_spectool.graph.tap import ForcingTap, Tap, bound_names, caller_streams
+from langchain_spectool.graph.opening import Tenant, TurnOpener, named_tenant
+from langchain_spectool.graph.place import place_in
+from langchain_spectool.graph.tap import ForcingTap, Tap
+from langchain_spectool.graph.team import Source, team_of
 from langchain_spectool.speculators.draft_model import DraftModel
 from langchain_spectool.speculators.early_dispatch import EarlyDispatch
+from langchain_spectool.speculators.patterns.speculator import Patterns
+from langchain_spectool.telemetry.arms import Comparison
 from langchain_spectool.telemetry.broadcast import Broadcast
 from langchain_spectool.telemetry.report import Report, Tally
 
@@ -46,11 +47,14 @@ class Speculation:
             takes them from each request instead.
         draft: A cheap chat model, or `"provider:name"`, that guesses beside the main model;
             short for a `DraftModel` in front of the other speculators.
-        speculators: Where guesses come from; `EarlyDispatch()` when not given.
+        speculators: Where guesses come from; `Patterns()` and `EarlyDispatch()` when not given.
         policy: The operator's limits.
         gated: Tools that never run early: names, or approval middleware of the same agent.
         trust_mcp: MCP servers whose read-only hints count.
         observers: Told every event.
+        prices: What models charge, by name; for budgets in dollars and the cost of runs.
+        tenant: From a run's config to whose conversation it is, which bounds what is learned and
+            what it may use up; `config={"configurable": {"tenant": ...}}` when not given.
 
     Raises:
         ValueError: A gate of an unknown kind, or `trust_mcp` as a single string.
@@ -66,23 +70,37 @@ class Speculation:
         gated: Sequence[object] = (),
         trust_mcp: Collection[str] = (),
         observers: Sequence[Observer] = (),
+        prices: Mapping[str, Price] | None = None,
+        tenant: Tenant = named_tenant,
     ) -> None:
         """Start nothing yet."""
         self.tools = [*tools]
-        given: Sequence[Source] = (EarlyDispatch(),) if speculators is None else speculators
+        given: Sequence[Source] = (
+            (Patterns(), EarlyDispatch()) if speculators is None else speculators
+        )
         self.speculators: tuple[Source, ...] = (
             (*given,) if draft is None else (DraftModel(draft), *given)
         )
         self.policy = policy or Policy()
         self.gated = held_back(gated)
         self.trusted = server_names(trust_mcp)
-        self._tally = Tally()
-        self.events = Broadcast((self._tally, *observers))
-        self._airborne = Airborne()
-        self._books: dict[bool, ToolBook] = {}
-        self._last_bound: tuple[object, Sequence[BaseTool]] = (None, ())
-        self._sampling, self._listening = by_kind(self.speculators)
-        self._force = any(source.force for source in self._listening)
+        self.team = team_of(self.speculators)
+        self.prices = Prices(prices or {})
+        self._tally = Tally(self.policy.seed)
+        self._economy = SharedEconomy(self.policy, self.prices)
+        self.events = Broadcast((self._tally, ChainLesson(self._economy), *observers))
+        self._opener = TurnOpener(
+            self,
+            self.tools,
+            team=self.team,
+            policy=self.policy,
+            economy=self._economy,
+            gated=self.gated,
+            trusted=self.trusted,
+            tenant=tenant,
+            events=self.events,
+            tally=self._tally,
+        )
 
     # --- what users ask
 
@@ -110,21 +128,39 @@ class Speculation:
 
     def mode(self, config: Mapping[str, Any]) -> Mode:
         """Return what may be done in the run of `config`: the least of policy, run and process."""
-        asked = cast("Mapping[str, Any]", config.get("configurable") or {}).get("speculation")
-        mode = self.policy.mode
-        for value in (os.environ.get("SPECTOOL_MODE"), asked):
-            if value is False:
-                mode = "off"
-            elif value not in (None, ""):
-                mode = lowest(mode, self._checked(value))
-        return mode
+        return self._opener.mode(config)
 
-    def _checked(self, value: object) -> Mode:
-        try:
-            return mode_of(value)
-        except ValueError as error:
-            self.events.warn_once(f"{error}; speculation is off")
-            return "off"
+    def compare(self) -> Comparison:
+        """Compare the runs so far that were held out with those that were not.
+
+        A run counts when it has ended; one that raised nothing counts as a success.
+        """
+        return self._tally.arms.compare()
+
+    def switch_off(self, *, tool: str | None = None, tenant: str | None = None) -> None:
+        """Stop speculating on a tool, or for a tenant, at once: what runs early is dropped.
+
+        Committed calls are not touched. Holds until `switch_on`.
+
+        Raises:
+            ValueError: Neither a tool nor a tenant is named.
+        """
+        self._switch(tool, tenant, on=False)
+        runs.withdraw(tool, tenant)
+
+    def switch_on(self, *, tool: str | None = None, tenant: str | None = None) -> None:
+        """Take a `switch_off` back.
+
+        Raises:
+            ValueError: Neither a tool nor a tenant is named.
+        """
+        self._switch(tool, tenant, on=True)
+
+    def _switch(self, tool: str | None, tenant: str | None, *, on: bool) -> None:
+        if tool is None and tenant is None:
+            msg = "name a `tool` or a `tenant` to switch; for everything set SPECTOOL_MODE=off"
+            raise ValueError(msg)
+        self._economy.switch(on=on, tool=tool, tenant=tenant)
 
     # --- the model's turn
 
@@ -154,109 +190,10 @@ class Speculation:
         Never raises. Without a `request` the turn waits for the node's own model call.
         """
         try:
-            return self._begin(request, gates, model, loop=loop)
+            return self._opener.open(request, gates, model, loop=loop)
         except Exception as error:  # noqa: BLE001 - our failure is a miss
             self.events.failed("open", error)
             return None
-
-    def _begin(
-        self,
-        request: Callable[[], TurnRequest] | None,
-        gates: Callable[[], Collection[str]],
-        model: object,
-        *,
-        loop: asyncio.AbstractEventLoop | None,
-    ) -> ModelTurn | QuietTurn | None:
-        config = current_config()
-        mode = self.mode(config)
-        place = place_in(config, self)
-        if mode == "off" or place is None:
-            self._tally.idle("off" if mode == "off" else "no_run_control")
-            return None
-        driver: Driver = ThreadDriver() if loop is None else AsyncDriver(loop)
-        emit = self.events.emit
-        asked = None if request is None else request()
-        gated = self.gated.union(gates())
-
-        def book(tools: Sequence[object]) -> ToolBook:
-            return self._book(tools, gated, blocking=loop is None)
-
-        if asked is not None and self._is_quiet(model, book(asked.tools), place):
-            clock = driver.clock
-            return QuietTurn(
-                clock=clock, report=self.events.emit, idle=self._deaf, started_s=clock()
-            )
-        turn = ModelTurn(
-            scope=TurnScope(
-                place,
-                driver,
-                self.policy,
-                self.events.emit,
-                self._airborne,
-                shadow=mode == "shadow",
-            ),
-            book=book(self.tools if asked is None else asked.tools),
-            sampling=self._sampling,
-            listening=self._listening,
-            around=Surroundings(
-                config=config,
-                runtime=config["configurable"][RUNTIME],
-                context=detached_context(),
-            ),
-            shadow=mode == "shadow",
-            report=emit,
-            rebook=lambda parameters: book(self._bound(parameters)),
-            on_usage=self._used,
-        )
-        if asked is not None:
-            self._start(turn, asked)
-        return turn
-
-    def _book(self, tools: Sequence[object], gated: frozenset[str], *, blocking: bool) -> ToolBook:
-        """Return the book of a request's tools; most requests have those of the one before."""
-        book = self._books.get(blocking)
-        if book is None or not book.fits(tools, gated):
-            judge = judge_of(
-                tools, external=self.policy.allow_external, gated=gated, trusted=self.trusted
-            )
-            book = self._books[blocking] = ToolBook(tools, judge, blocking=blocking)
-        return book
-
-    def _bound(self, parameters: Mapping[str, Any]) -> Sequence[BaseTool]:
-        """Return which of our tools a model is called with: most calls have the list before."""
-        given: object = parameters.get("tools")
-        known, bound = self._last_bound
-        if given is None or given is not known:
-            names = bound_names(parameters)
-            bound = [tool for tool in self.tools if tool.name in names]
-            self._last_bound = given, bound
-        return bound
-
-    def _is_quiet(self, model: object, book: ToolBook, place: Place) -> bool:
-        """Say whether nobody can guess in this turn, and nothing known can answer its calls."""
-        return not (
-            self._sampling
-            or self._hears(model)
-            or book.shares
-            or runs.find(place.control) is not None
-        )
-
-    def _hears(self, model: object) -> bool:
-        return bool(self._listening) and (self._force or caller_streams(model))
-
-    @property
-    def _deaf(self) -> IdleReason:
-        """Why nobody guesses in a turn without samples that is not listened to."""
-        return "not_streaming" if self._listening else "no_speculators"
-
-    def _start(self, turn: ModelTurn, request: TurnRequest) -> None:
-        declared = turn.book.declared if self._sampling else ()
-        if self._sampling and not declared:
-            turn.idle = "no_contracts" if turn.book.tools else "no_tools_bound"
-        turn.start(replace(request, declared=declared, on_usage=self._used), sample=bool(declared))
-
-    def _used(self, source: str, usage: tuple[int, int] | None) -> None:
-        self.events.emit(Event(kind="usage", at_s=0.0, source=source, usage=usage))
 
     def answer_of(self, output: object) -> AIMessage | None:
         """Return the model's answer in what a node returned. Never raises."""
@@ -268,27 +205,37 @@ class Speculation:
 
     def end_turn(self, turn: ModelTurn | QuietTurn, message: AIMessage | None) -> None:
         """Plan for the model's answer. Never raises."""
+        if turn.run is not None:
+            turn.run.cost(self._cost(message))
         turn.commit(message)
         if not turn.started:
             self._tally.idle(turn.idle)
+
+    def _cost(self, message: AIMessage | None) -> float | None:
+        """Return the dollars of an answer; None if unknown."""
+        try:
+            return cost_of(message, self.prices)
+        except Exception as error:  # noqa: BLE001 - our failure is a miss
+            self.events.failed("cost", error)
+            return None
 
     def tap_for(self, turn: ModelTurn | QuietTurn, model: object) -> Tap | None:
         """Return the tap for a known request, unless it would hear nothing. Never raises."""
         if isinstance(turn, QuietTurn):
             return None
         try:
-            if self._hears(model):
+            if self._opener.hears(model):
                 return self.node_tap(turn)
         except Exception as error:  # noqa: BLE001 - our failure is a miss
             self.events.failed("tap", error)
             return None
-        if not self._sampling:
-            turn.idle = self._deaf
+        if not self.team.sampling:
+            turn.idle = self.team.deaf
         return None
 
     def node_tap(self, turn: ModelTurn) -> Tap:
         """Return the tap for a node whose own model call is yet to be seen."""
-        return ForcingTap(turn) if self._force else Tap(turn)
+        return ForcingTap(turn) if self.team.force else Tap(turn)
 
     # --- the committed calls
 
@@ -311,19 +258,32 @@ class Speculation:
         if contract is None and self.mode(config) == "off":
             return None
         inside = str(config["configurable"].get("checkpoint_ns") or "")
+        call = request.tool_call
+        meter = None if contract is None else self._meter(call["name"], contract, place.control)
+        booked = self._booked(place, call, meter)
+        return CommittedCallScope(
+            place.control, inside, booked=booked, contract=contract, meter=meter
+        )
+
+    def _meter(self, tool: str, contract: Contract, control: object) -> Meter:
+        return Meter(
+            tool=tool,
+            contract=contract,
+            economy=self._economy,
+            clock=self._opener.now_s,
+            run=self._opener.watched(control),
+        )
+
+    def _booked(
+        self, place: Place, call: Mapping[str, Any], meter: Meter | None
+    ) -> BookedCall | None:
+        """Return the position of a plan that `call` stands for, if there is one."""
         run = runs.find(place.control)
         if run is None:
-            return CommittedCallScope(place.control, inside) if contract is None else None
-        call = request.tool_call
+            return None
         with run.lock:
             found = run.machine.booking(place.scope, call["name"], call.get("id"), call["args"])
-        if found is None:
-            return CommittedCallScope(place.control, inside) if contract is None else None
-        turn, booking = found
-        booked = BookedCall(run, turn, booking, self.events.emit)
-        return CommittedCallScope(
-            place.control, inside, booked=booked, contract=contract, writes=contract is None
-        )
+        return None if found is None else BookedCall(run, *found, self.events.emit, meter)
 
     def run_committed(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]

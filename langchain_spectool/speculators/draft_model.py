@@ -1,25 +1,24 @@
 """`DraftModel`: a cheap chat model guesses beside the main one (arXiv 2512.15834, Alg. 2)."""
 
-import asyncio
-import threading
-import warnings
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable
 
 from langchain_spectool._core.guess import Guess, TurnRequest
+from langchain_spectool.speculators.asking import (
+    ASIDE,
+    Complaints,
+    check_settings,
+    head_start,
+    name_of,
+    named_model,
+    usage_of,
+)
 
-Usage = tuple[int, int] | None
-
-HEAD_START = 10
-"""Passes of the event loop that a sample leaves to the main model.
-
-Both requests are prepared on one loop, and the main model's goes out first: it takes eight passes
-to get there. A main model that has answered by then needs no draft, and gets none.
-"""
+_CONFIG = ASIDE
 
 
 class DraftModel:
@@ -56,16 +55,10 @@ class DraftModel:
         timeout_s: float = 30.0,
     ) -> None:
         """Check the settings; the model is made at its first use."""
-        if samples < 1:
-            msg = f"`samples` must be 1 or more, got {samples!r}"
-            raise ValueError(msg)
         if tools not in ("declared", "all"):
             msg = f"`tools` must be 'declared' or 'all', got {tools!r}"
             raise ValueError(msg)
-        if not timeout_s > 0:
-            msg = f"`timeout_s` must be more than 0 seconds, got {timeout_s!r}"
-            raise ValueError(msg)
-        Guess(tool="", args={}, confidence=confidence)
+        check_settings(samples, timeout_s, confidence)
         self.samples = samples
         self.timeout_s = timeout_s
         self._model = model
@@ -73,8 +66,12 @@ class DraftModel:
         self._tools = tools
         self._confidence = confidence
         self._broken = False
-        self._lock = threading.Lock()
-        self._said: set[str] = set()
+        self._complaints = Complaints()
+
+    @property
+    def model_name(self) -> str:
+        """The name of the draft model, as in a table of prices."""
+        return name_of(self._model) or self.name
 
     def guess(self, request: TurnRequest, sample: int) -> Iterator[Guess]:
         """Ask the draft model, blocking."""
@@ -92,8 +89,7 @@ class DraftModel:
 
     async def aguess(self, request: TurnRequest, sample: int) -> AsyncIterator[Guess]:
         """Ask the draft model, awaiting."""
-        for _ in range(HEAD_START):
-            await asyncio.sleep(0)
+        await head_start()
         for settings in self._attempts(sample):
             if (bound := self._bound(request, settings)) is None:
                 return
@@ -117,9 +113,9 @@ class DraftModel:
         """Say whether `error` blames the temperature, so that a call without it may work."""
         if settings and "temperature" in str(error).lower():
             self._temperatures = None
-            self._warn("temperature", f"the draft model rejects `temperature`: {error}")
+            self._complaints.warn("temperature", f"the draft model rejects `temperature`: {error}")
             return True
-        self._warn("call", f"the draft model failed ({error!r}); its guesses are missed")
+        self._complaints.warn("call", f"the draft model failed ({error!r}); its guesses are missed")
         return False
 
     def _bound(self, request: TurnRequest, settings: dict[str, Any]) -> Runnable[Any, Any] | None:
@@ -130,38 +126,20 @@ class DraftModel:
             return self._loaded().bind_tools([*tools], **settings)
         except Exception as error:  # noqa: BLE001 - no provider, no key, no tool binding
             self._broken = True
-            self._warn("bind", f"the draft model {self._model!r} cannot guess: {error!r}")
+            self._complaints.warn(
+                "bind", f"the draft model {self._model!r} cannot guess: {error!r}"
+            )
             return None
-
-    def _warn(self, what: str, text: str) -> None:
-        with self._lock:
-            said, self._said = what in self._said, {*self._said, what}
-        if not said:
-            warnings.warn(f"{text}; the agent goes on without", RuntimeWarning, stacklevel=2)
 
     def _loaded(self) -> BaseChatModel:
         if isinstance(self._model, str):
-            from langchain.chat_models import init_chat_model  # noqa: PLC0415 - a heavy import
-
-            self._model = init_chat_model(self._model, max_retries=0)
+            self._model = named_model(self._model)
         return self._model
 
     def _guesses(self, answer: Any, request: TurnRequest) -> Iterator[Guess]:  # noqa: ANN401
         if not isinstance(answer, AIMessage):
             return
         if request.on_usage is not None:
-            request.on_usage(self.name, _usage(answer))
+            request.on_usage(self.name, usage_of(answer))
         for call in answer.tool_calls:
             yield Guess(tool=call["name"], args=call["args"], confidence=self._confidence)
-
-
-def _usage(answer: AIMessage) -> Usage:
-    usage = answer.usage_metadata
-    return None if usage is None else (usage["input_tokens"], usage["output_tokens"])
-
-
-# No callbacks, so that its tokens reach nobody's stream; trackers that register by context
-# variable still count them, once, under the draft's own name.
-_CONFIG = RunnableConfig(
-    callbacks=[], tags=["nostream"], metadata={"lc_source": "speculation"}, run_name="speculation"
-)

@@ -17,6 +17,7 @@ class EarlyDispatch:
     """
 
     name = "early_dispatch"
+    free = True
 
     def __init__(self, *, force: bool = False) -> None:
         """Listen, and with `force` also make the model speak."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from langchain_spectool._core.events import Event
 from langchain_spectool._core.verdicts import SERVED, IdleReason
+from langchain_spectool._runtime.run_watch import WatchedRun
+from langchain_spectool.telemetry.arms import Arms, RunSample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,21 @@ class ToolReport:
     """Seconds of the tool's work that nobody waited for."""
     wasted_s: float = 0.0
     """Seconds of the tool's work that answered nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceReport:
+    """How often one source was right, by what the model then called."""
+
+    guesses: int = 0
+    """Different calls it guessed, whether they ran or not."""
+    right: int = 0
+    """Those of them that the model made in the same turn."""
+
+    @property
+    def precision(self) -> float | None:
+        """Share of right guesses; None before the first."""
+        return self.right / self.guesses if self.guesses else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +77,8 @@ class Report:
     idle: Mapping[str, int]
     """Turns in which nothing ran early, by reason."""
     tools: Mapping[str, ToolReport]
+    sources: Mapping[str, SourceReport]
+    """By source of guesses, those that were only scored included."""
 
     @property
     def saved_s(self) -> float:
@@ -96,6 +115,10 @@ class Report:
             f"hidden {tool.hidden_s:.2f} s"
             for name, tool in sorted(self.tools.items())
         ]
+        lines += [
+            f"  {name}: {source.right} of {source.guesses} guesses were right"
+            for name, source in sorted(self.sources.items())
+        ]
         return "\n".join(lines)
 
 
@@ -108,9 +131,11 @@ class _Sums:
 class Tally:
     """The observer behind `Speculation.report()`."""
 
-    def __init__(self) -> None:
-        """Start at zero."""
+    def __init__(self, seed: int = 0) -> None:
+        """Start at zero; `seed` draws the runs that comparisons look at."""
         self._lock = threading.Lock()
+        self.arms = Arms(seed)
+        self._scored: Counter[tuple[str, bool]] = Counter()
         self._all = _Sums()
         self._tools: dict[str, _Sums] = {}
         self._by: dict[str, Counter[str]] = {
@@ -122,6 +147,19 @@ class Tally:
         """Count a turn in which nothing ran early."""
         with self._lock:
             self._by["idle"][reason] += 1
+
+    def run_ended(self, run: WatchedRun, now_s: float, *, succeeded: bool) -> None:
+        """Take note of a whole graph run, held out or not."""
+        self.arms.add(
+            RunSample(
+                arm="holdout" if run.held_out else "treated",
+                took_s=max(0.0, now_s - run.started_s),
+                turns=len(run.turns_at_s),
+                turn_s=run.turn_s(now_s),
+                cost_usd=run.cost_usd,
+                success=succeeded,
+            )
+        )
 
     def on_event(self, event: Event) -> None:
         """Add one event."""
@@ -136,6 +174,8 @@ class Tally:
                 case "discarded":
                     self._add(event.tool, "wasted")
                     self._add(event.tool, "wasted_s", event.spent_s)
+                case "scored":
+                    self._scored[event.source, event.verdict == "right"] += 1
                 case "turn_committed":
                     self._all.counts["turns"] += 1
                 case "turn_ended" if event.verdict == "done":
@@ -195,7 +235,12 @@ class Tally:
                 discards=dict(self._by["discarded"]),
                 idle=dict(self._by["idle"]),
                 tools={name: _tool(sums) for name, sums in self._tools.items()},
+                sources={name: self._source(name) for name, _ in self._scored},
             )
+
+    def _source(self, name: str) -> SourceReport:
+        right = self._scored[name, True]
+        return SourceReport(guesses=right + self._scored[name, False], right=right)
 
 
 def _tool(sums: _Sums) -> ToolReport:

@@ -113,7 +113,7 @@ async def test_b59_hundred_wrong_guesses_a_turn(shape: Shape, ran: list[Any]) ->
 
     turns = [calls(("probe", {"n": -turn}), prefix=f"t{turn}-") for turn in range(TURNS)]
     scene = Scene(turns=[*turns, text("done")], tools=[probe], **shape)
-    policy = Policy(guesses_per_turn=5)
+    policy = Policy(guesses_per_turn=5, benefit=None)
     guesses = [_wrong(turn + 1, PROPOSED) for turn in range(TURNS + 1)]
     played = Rehearsal(scene, *guesses, policy=policy)
     ours = await played.run({"recursion_limit": 100})

@@ -428,3 +428,85 @@ def test_task_that_ended_in_time_is_not_lost() -> None:
     ticket = _on_a_loop_of_its_own(lambda: asyncio.sleep(0, "found"), results, steps=5)
     assert not ticket.lost
     assert results == ["found"]
+
+
+# --- calls
+
+
+@started
+async def test_call_at_home_is_made_at_once(kind: str) -> None:
+    """Where a driver starts jobs, it need not wait to be called."""
+    called: list[int] = []
+    bench(kind).driver.call(lambda: called.append(1))
+    assert called == [1]
+
+
+@pytest.mark.parametrize("kind", ["async", "async_blocking"])
+async def test_call_from_a_thread_is_made_on_the_loop(kind: str) -> None:
+    """Soon, once, in the loop's own thread, and in nobody's context: there jobs may start."""
+    here, called = bench(kind), Landing[tuple[int, str, Ticket | None]]()
+
+    def function() -> None:
+        ticket = here.start(lambda: "found")
+        called.land((threading.get_ident(), tenant.get(), ticket))
+
+    context = contextvars.copy_context()
+    context.run(tenant.set, "acme")
+    thread = threading.Thread(target=context.run, args=(here.driver.call, function))
+    thread.start()
+    thread.join()
+    assert not called.done
+    where, whose, ticket = await called.arrival()
+    assert (where, whose) == (threading.get_ident(), "nobody")
+    assert ticket is not None
+    assert await here.settled() == "found"
+
+
+async def test_call_from_another_loop_is_made_on_its_own() -> None:
+    """A loop in another thread is not home either."""
+    here, called = bench("async"), Landing[int]()
+
+    async def elsewhere() -> None:
+        here.driver.call(lambda: called.land(threading.get_ident()))
+
+    thread = threading.Thread(target=lambda: asyncio.run(elsewhere()))
+    thread.start()
+    thread.join()
+    assert not called.done
+    assert await called.arrival() == threading.get_ident()
+
+
+def test_call_on_a_closed_loop_is_not_made() -> None:
+    """Nobody is left to make it, and nobody hears of that."""
+    loop = asyncio.new_event_loop()
+    driver = AsyncDriver(loop, DaemonPool(1, name="bench"))
+    loop.close()
+    called: list[int] = []
+    driver.call(lambda: called.append(1))
+    assert called == []
+
+
+def test_thread_driver_calls_in_any_thread() -> None:
+    """The thread that brings a result goes on itself."""
+    driver, called = ThreadDriver(DaemonPool(1, name="bench")), list[int]()
+
+    def work() -> None:
+        driver.call(lambda: called.append(threading.get_ident()))
+        called.append(threading.get_ident())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    first, second = called
+    assert first == second != threading.get_ident()
+
+
+@pytest.mark.parametrize("kind", ["async", "thread"])
+async def test_what_a_call_raises_is_its_callers(kind: str) -> None:
+    """At home a call is a plain call."""
+
+    def fail() -> None:
+        raise ValueError("planted")
+
+    with pytest.raises(ValueError, match="planted"):
+        bench(kind).driver.call(fail)

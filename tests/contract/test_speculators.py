@@ -10,7 +10,10 @@ from langchain_core.tools import tool
 
 from langchain_spectool import DraftModel, EarlyDispatch, Guess, Rules, TurnRequest, speculatable
 from langchain_spectool.speculators import contract
+from langchain_spectool.speculators.chain import Chain
 from langchain_spectool.speculators.contract import check_speculator
+from langchain_spectool.speculators.ensemble import Ensemble
+from langchain_spectool.speculators.self_model import SelfModel
 from langchain_spectool.testing import ScriptedModel, calls, text
 
 
@@ -32,6 +35,12 @@ def request() -> TurnRequest:
 def draft(**options: Any) -> DraftModel:
     """Return a draft model that always expects one call."""
     return DraftModel(ScriptedModel(turns=[calls(("look", {"q": "ants"}))]), **options)
+
+
+def itself(**options: Any) -> SelfModel:
+    """Return a main model that always expects one call of itself."""
+    model = ScriptedModel(script=lambda _: calls(("look", {"q": "ants"})))
+    return SelfModel(model=model, **options)
 
 
 class Mine:
@@ -67,6 +76,10 @@ class Both(Mine):
         (DraftModel(ScriptedModel(turns=[text("nothing to look up")])), 0),
         (Rules(lambda _: [EXPECTED, EXPECTED]), 2),
         (Rules(lambda _: []), 0),
+        (itself(), 1),
+        (itself(samples=3, temperatures=(0.0, 1.0), from_partial=True), 3),
+        (Chain(draft(samples=2)), 2),
+        (Chain(Rules(lambda _: [EXPECTED]), depth=3), 1),
         (EarlyDispatch(), 0),
         (EarlyDispatch(force=True), 0),
         (Mine(), 2),
@@ -77,6 +90,19 @@ class Both(Mine):
 def test_promises_are_kept(speculator: Any, guesses: int) -> None:
     """Every speculator of this package, and a user's own, pass."""
     assert check_speculator(speculator, request()) == [EXPECTED] * guesses
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_ensemble_keeps_the_promises(members: int) -> None:
+    """Merged sources are a source; what several members agree on is surer than one's word."""
+    sources = [EarlyDispatch(), *([draft(samples=2), itself(), Mine()][:members])]
+    guesses = check_speculator(Ensemble(sources), request())
+    assert [(guess.source, guess.confidence) for guess in guesses] == [
+        ("draft_model", 0.5),
+        ("self_model", 0.75),
+        ("mine", 0.875),
+    ][:members]
+    assert {(guess.tool, *guess.args.items()) for guess in guesses} == {("look", ("q", "ants"))}
 
 
 def broken(**changes: Any) -> Any:

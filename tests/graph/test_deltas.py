@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -59,6 +60,11 @@ def test_whole_call_of_a_message_built_from_tool_calls() -> None:
     assert step_of_chunk(message).deltas == (CallDelta(None, "a", "f", '{"x": 1}'),)
 
 
+def silent(step: StreamStep) -> StreamStep:
+    """Return `step` without its text, which says nothing of calls."""
+    return replace(step, text="")
+
+
 @pytest.mark.parametrize(
     ("content", "later"),
     [
@@ -80,7 +86,7 @@ def test_whole_call_of_a_message_built_from_tool_calls() -> None:
 )
 def test_content_of_a_chunk_without_deltas(content: Any, *, later: bool) -> None:
     """Text that is not empty and blocks that are no calls follow the calls before them."""
-    assert step_of_chunk(chunk(content)) == StreamStep(later_content=later)
+    assert silent(step_of_chunk(chunk(content))) == StreamStep(later_content=later)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +103,8 @@ def test_content_beside_deltas_counts_only_when_it_shows_its_place(
     content: Any, *, later: bool
 ) -> None:
     """A chunk with both closes its calls only if a list puts content after the call blocks."""
-    assert step_of_chunk(chunk(content, HEAD)) == StreamStep(deltas=(HEAD,), later_content=later)
+    step = step_of_chunk(chunk(content, HEAD))
+    assert silent(step) == StreamStep(deltas=(HEAD,), later_content=later)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +275,28 @@ def finish(content: Any, index: Any = 0) -> dict[str, Any]:
 )
 def test_events(event: Any, step: StreamStep) -> None:
     """Each event of the protocol, and what is no event, is read as stated."""
-    assert step_of_event(event) == step
+    assert silent(step_of_event(event)) == step
+
+
+@pytest.mark.parametrize(
+    ("content", "plain"),
+    [
+        ("Let me look.", "Let me look."),
+        ([{"type": "text", "text": "So"}, {"type": "text", "text": "."}], "So."),
+        ([{"type": "reasoning", "reasoning": "hm"}, "loose"], ""),
+        ("", ""),
+    ],
+)
+def test_text_of_a_chunk(content: Any, plain: str) -> None:
+    """What the user will read is told apart from thoughts and calls."""
+    assert step_of_chunk(chunk(content)).text == plain
+
+
+def test_text_of_an_event() -> None:
+    """Text comes in deltas of its own; thoughts are no text."""
+    deltas = [{"type": "text-delta", "text": "a"}, {"type": "reasoning-delta", "reasoning": "b"}]
+    events = [{"event": "content-block-delta", "delta": delta, "index": 0} for delta in deltas]
+    assert [step_of_event(event).text for event in events] == ["a", ""]
 
 
 class Scripted(BaseChatModel):

@@ -138,7 +138,7 @@ class TestTimeline:
 
         asked = [("look", {"query": "a"}), ("look", {"query": "b"})]
         guessed = [("look", {"query": "a"}), ("look", {"query": "c"})]
-        main = ScriptedModel(turns=[calls(*asked), text("done")], generation_s=0.1)
+        main = ScriptedModel(turns=[calls(*asked), text("done")], generation_s=0.3)
         draft = ScriptedModel(turns=[calls(*guessed), text("done")])
         steps: list[str] = []
         timeline = Timeline(steps.append)
@@ -157,7 +157,7 @@ class TestTimeline:
         hit, miss = first.calls.values()
         assert first.answered_s is not None
         assert hit.early is not None
-        assert first.began_s <= hit.early[0] <= hit.early[1] <= first.answered_s
+        assert hit.early[0] <= hit.early[1] <= first.answered_s  # the draft may be off first
         assert miss.early is None
         assert [tool for tool, _ in first.wasted] == ["look"]
         assert first.answered_s <= first.ended_s <= second.began_s

@@ -158,7 +158,7 @@ def _leaked_callbacks(patch: pytest.MonkeyPatch) -> None:
 
 def _leaked_draft(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(draft_model, "_CONFIG", None)
-    patch.setattr("langchain_spectool.graph.model_turn.silence", lambda: None)
+    patch.setattr("langchain_spectool.graph.sampling.silence", lambda: None)
     patch.setattr("langchain_spectool.graph.isolation.var_child_runnable_config", _Kept())
 
 

@@ -63,7 +63,13 @@ def test_agent_with_a_middleware() -> None:
     agent = create_agent(_model(), [look, ask, pay], middleware=[ours, approval])
     (found,) = diagnose(agent)
     assert _verdicts(found) == {"look": "gated", "ask": "gated", "pay": "undeclared"}
-    assert found.notes == ["speculation is shadow, guesses come from draft_model, early_dispatch"]
+    assert found.notes == [
+        (
+            "speculation is shadow, guesses come from draft_model, patterns, early_dispatch: "
+            "patterns learns as the agent runs, and its first guesses are only scored; "
+            "early_dispatch hears the main model only when the caller streams"
+        )
+    ]
 
 
 def test_gates_count_without_a_speculation() -> None:
@@ -80,7 +86,7 @@ def test_policy_of_the_graph_counts() -> None:
     ours = SpeculationMiddleware(policy=Policy(allow_external=True))
     (found,) = diagnose(create_agent(_model(), [ask], middleware=[ours]))
     assert _verdicts(found) == {"ask": "run"}
-    assert "only when the caller streams" in found.notes[0]
+    assert "first guesses are only scored; early_dispatch hears" in found.notes[0]
 
 
 def test_graph_built_by_hand() -> None:

@@ -32,6 +32,7 @@ from langchain_spectool.graph import (
     gates,
     middleware,
     model_turn,
+    opening,
     speculation,
 )
 from langchain_spectool.graph.book import ToolBook
@@ -209,16 +210,16 @@ def _both() -> list[Any]:
 
 
 SEAMS = {
-    "place": Seam(speculation, "place_in"),
-    "config": Seam(speculation, "current_config"),
-    "context": Seam(speculation, "detached_context"),
-    "scope": Seam(speculation, "TurnScope"),
+    "place": Seam(opening, "place_in"),
+    "config": Seam(opening, "current_config"),
+    "context": Seam(opening, "detached_context"),
+    "scope": Seam(opening, "TurnScope"),
     "gates": Seam(middleware, "gates_around", forms=["create_agent"]),
     "gates search": Seam(gates, "reachable", forms=["create_agent"]),
-    "judge": Seam(speculation, "judge_of"),
-    "bound names": Seam(speculation, "bound_names", forms=["graph", "model"]),
+    "judge": Seam(opening, "judge_of"),
+    "bound names": Seam(opening, "bound_names", forms=["graph", "model"]),
     "hearing": Seam(
-        speculation,
+        opening,
         "caller_streams",
         _both,
         forms=["create_agent"],
@@ -424,7 +425,7 @@ async def test_error_of_the_model_stays_its_own(
     owner, name = {
         "abandon": (TurnScope, "abandon"),
         "close": (RunMachine, "close"),
-        "place": (speculation, "place_in"),
+        "place": (opening, "place_in"),
     }[seam]
     monkeypatch.setattr(owner, name, broken)
     with pytest.raises(MainModelError, match="theirs"):

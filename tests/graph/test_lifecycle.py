@@ -37,9 +37,12 @@ from langchain_spectool._runtime import runs
 from langchain_spectool._runtime.pool import POOL
 from langchain_spectool._runtime.turn_scope import Place, TurnScope
 from langchain_spectool.graph import place
+from langchain_spectool.graph.team import team_of
 from langchain_spectool.testing import RecordingObserver, ScriptedModel, Turn, calls, text
 
 PATIENCE_S = 5.0
+UNHURRIED_S = 0.2
+"""Real seconds of a turn in which a guess is sure to come, on a busy machine as well."""
 HELLO = {"messages": [HumanMessage("hi")]}
 THREAD = {"configurable": {"thread_id": "1"}}
 DRAFTED = calls(("look", {"q": "a"}), ("look", {"q": "b"}))
@@ -468,7 +471,7 @@ async def test_guesses_are_no_progress_of_the_node() -> None:
     """Models that speculators call do not keep a silent main model alive."""
     idle = TimeoutPolicy(idle_timeout=0.3)
     scene = Scene("graph", [text("late")], generation_s=3, node={"timeout": idle})
-    scene.spec._sampling = (Chatty(),)
+    scene.spec._opener.team = team_of([Chatty()])
     with pytest.raises(NodeTimeoutError):
         await scene.agent.ainvoke(HELLO)
     assert scene.verdicts("guess")
@@ -570,7 +573,7 @@ async def test_speculator_that_leaves_the_program(form: str) -> None:
         sys.exit(3)
 
     scene = Scene(form, [text("done")])
-    scene.spec._sampling = (Rules(leave),)
+    scene.spec._opener.team = team_of([Rules(leave)])
     result = await scene.agent.ainvoke(HELLO)
     assert result["messages"][-1].content == "done"
     assert scene.verdicts("error") == ["SystemExit"]
@@ -645,9 +648,11 @@ def _quick_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     until(lambda: not our_threads())
 
 
-def blocking(form: str, turns: list[Turn | AIMessage], **options: Any) -> Scene:
+def blocking(
+    form: str, turns: list[Turn | AIMessage], *, generation_s: float = 0.01, **options: Any
+) -> Scene:
     """Return a scene for `invoke`, which takes real time."""
-    return Scene(form, turns, generation_s=0.01, synchronous=True, **options)
+    return Scene(form, turns, generation_s=generation_s, synchronous=True, **options)
 
 
 def opened_when_joined(scene: Scene) -> None:
@@ -705,7 +710,7 @@ def test_blocking_run_leaves_only_bodies(form: str, way: str) -> None:
 @pytest.mark.usefixtures("_quick_threads")
 def test_blocking_tool_error(form: str) -> None:
     """A call that fails beside one that is served: the run raises, and nothing is left."""
-    scene = blocking(form, [BOTH], paced=True)
+    scene = blocking(form, [BOTH], paced=True, generation_s=UNHURRIED_S)
     opened_when_joined(scene)
     with pytest.raises(ValueError, match="planted"):
         scene.agent.invoke(HELLO)
@@ -745,7 +750,7 @@ async def test_hundred_runs_at_once(form: str) -> None:
 @pytest.mark.real_loop
 async def test_invoke_inside_a_running_loop(form: str) -> None:
     """Called where a loop runs, as in a notebook, `invoke` speculates in threads all the same."""
-    scene = blocking(form, [LOOKS, text("done")], paced=True)
+    scene = blocking(form, [LOOKS, text("done")], paced=True, generation_s=UNHURRIED_S)
     opened_when_joined(scene)
     result = scene.agent.invoke(HELLO)
     assert [message.content for message in result["messages"][-2:]] == ["a", "done"]

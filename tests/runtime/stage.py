@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from langchain_spectool._core.contracts import Contract
@@ -13,13 +14,15 @@ from langchain_spectool._core.events import Event
 from langchain_spectool._core.flight import Flight, Outcome
 from langchain_spectool._core.guess import Candidate
 from langchain_spectool._core.policy import Policy
+from langchain_spectool._core.prices import Prices
 from langchain_spectool._core.turn import CommittedCall
 from langchain_spectool._runtime import runs
 from langchain_spectool._runtime.claims import BookedCall, Received
 from langchain_spectool._runtime.driver import AsyncDriver, Driver, ThreadDriver
 from langchain_spectool._runtime.landing import running_loop
 from langchain_spectool._runtime.pool import DaemonPool
-from langchain_spectool._runtime.turn_scope import Airborne, EarlyRun, Place, TurnScope
+from langchain_spectool._runtime.shared_economy import SharedEconomy
+from langchain_spectool._runtime.turn_scope import Airborne, Common, EarlyRun, Place, TurnScope
 
 PATIENCE_S = 5.0
 READ = Contract()
@@ -75,6 +78,16 @@ class Stage:
     events: list[Event] = field(default_factory=list[Event])
     ends: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
+    @cached_property
+    def common(self) -> Common:
+        """What the turns share, as things are when the first one begins."""
+        return Common(
+            policy=self.policy,
+            economy=SharedEconomy(self.policy, Prices({})),
+            emit=self.events.append,
+            in_flight=self.airborne,
+        )
+
     @property
     def driver(self) -> Driver:
         """The driver that fits where this is called."""
@@ -89,9 +102,7 @@ class Stage:
         return TurnScope(
             place,
             driver or self.driver,
-            self.policy,
-            self.events.append,
-            self.airborne,
+            self.common,
             shadow=shadow,
         )
 

@@ -1,6 +1,7 @@
 """Contracts check themselves, and declarations bind to one body."""
 
 import copy
+import math
 import pickle
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields
@@ -173,10 +174,19 @@ def test_every_word_of_reuse_is_either_available_or_announced() -> None:
     assert get_args(Reuse) == ("turn", "run", "thread", "tenant", "global")
 
 
-def test_cost_is_not_available_yet() -> None:
-    """The field is accepted by name and says that it does nothing yet."""
-    with pytest.raises(NotAvailableYet, match="`cost_usd` is not available yet"):
-        Contract(cost_usd=0.01)
+@pytest.mark.parametrize("value", [-0.01, math.nan, math.inf, True, "1"])
+def test_price_is_dollars(value: Any) -> None:
+    """A price that cannot be one is refused by name; nothing, and a price of 0, are fine."""
+    with pytest.raises(ValueError, match="`cost_usd` must be dollars from 0"):
+        Contract(cost_usd=value)
+    assert [Contract(cost_usd=usd).cost_usd for usd in (None, 0, 0.01)] == [None, 0, 0.01]
+
+
+@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, True, "60"])
+def test_rate_is_above_zero(value: Any) -> None:
+    """A limit of calls per minute is a number above 0."""
+    with pytest.raises(ValueError, match="`calls_per_minute` must be a number above 0"):
+        Contract(calls_per_minute=value)
 
 
 EARLY_FIELDS: dict[str, object] = {
@@ -189,6 +199,8 @@ EARLY_FIELDS: dict[str, object] = {
     "key": dict,
     "timeout_s": 1.0,
     "max_concurrency": 1,
+    "cost_usd": 0.01,
+    "calls_per_minute": 60.0,
     "inner_runs": "omit",
 }
 
@@ -204,7 +216,7 @@ def test_early_false_keeps_its_description() -> None:
     """What a tool reads and its version describe it either way."""
     contract = Contract(early=False, tags=frozenset({"docs"}), version="2")
     assert not contract.early
-    described = {"early", "tags", "version", "cost_usd"}
+    described = {"early", "tags", "version", "trusted_output"}
     assert EARLY_FIELDS.keys() == {field.name for field in fields(Contract)} - described
 
 

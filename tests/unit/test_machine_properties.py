@@ -87,10 +87,29 @@ class Log:
     """How many times the world had changed."""
     started_s: float
     body_key: str | None
+    turn: Turn | None = None
+    """The turn that guessed it; None for a committed call's own run."""
+    links: list["Log"] = field(default_factory=list["Log"])
+    """The early runs on whose results it was guessed."""
+    direct: bool = True
+    """Whether it was guessed as a call of its own turn, too."""
+    expected: bool = False
+    """Whether a turn has planned one of its links."""
     outcome: Landing | None = None
     served: int = 0
     discards: int = 0
     reason: DiscardReason | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it may still answer a call, for all that the driver was told."""
+        free = not self.served or self.flight.contract.deterministic
+        return free and not self.discards and self.outcome in (None, "landed")
+
+    @property
+    def lost(self) -> bool:
+        """Whether no call has its result, or ever will."""
+        return not self.served and (self.discards > 0 or self.outcome not in (None, "landed"))
 
 
 @dataclass(eq=False)
@@ -151,6 +170,7 @@ class Books:
             "shadow": log.flight.shadow or call.turn.shadow,
             "discarded": log.discards > 0,
             "taken": log.served > 0 and not contract.deterministic,
+            "link": not self.belongs(log, call.turn),
             "outcome": log.outcome not in (None, "landed"),
             "age": fresh_for_s is not None and now_s - log.started_s > fresh_for_s,
             "epoch": any(not change.invalidates for change in before)
@@ -158,6 +178,17 @@ class Books:
             "invalidated": any(change.spoils(contract) for change in self.changes[log.started :]),
         }
         return {name for name, holds in rules.items() if holds}
+
+    @staticmethod
+    def belongs(log: Log, turn: Turn) -> bool:
+        """Say whether a guess may reach `turn`: a chain's does if its link was called before."""
+        stays = log.flight.contract.reuse == "run" or log.served > 0
+        return not log.links or stays or log.turn is turn or log.expected
+
+    def planned(self, log: Log) -> list[Call]:
+        """Return the calls that are to have the flight of `log`."""
+        held = [call for call in self.calls if call.turn.phase == "committed"]
+        return [call for call in held if call.booking.flight is log.flight]
 
 
 class Interleavings(RuleBasedStateMachine):
@@ -205,6 +236,9 @@ class Interleavings(RuleBasedStateMachine):
             number=len(self.turns), scope=scope, step=step, started_s=self.now_s, shadow=shadow
         )
         self.turns.append(turn)
+        # A write that nobody asked us about ran elsewhere before this turn, or never.
+        if any(other.precedes(turn) and other.wrote_unseen for other in self.machine.turns):
+            self.books.changes.append(Change(writer=None))
         self._act(*self.machine.open(turn))
         return turn
 
@@ -213,8 +247,15 @@ class Interleavings(RuleBasedStateMachine):
         if turn := self._some(self.turns, which):
             self._guess(turn, key, ordinal, edit, grounded=grounded)
 
-    def _guess(
-        self, turn: Turn, key: str, ordinal: int, edit: str | None, *, grounded: bool = False
+    def _guess(  # noqa: PLR0913 - all that a guess may be
+        self,
+        turn: Turn,
+        key: str,
+        ordinal: int,
+        edit: str | None,
+        *,
+        grounded: bool = False,
+        link: Log | None = None,
     ) -> None:
         candidate = Candidate(
             tool=key,
@@ -223,11 +264,16 @@ class Interleavings(RuleBasedStateMachine):
             contract=self.contracts[key],
             key=key,
             ordinal=ordinal,
+            parent=None if link is None else link.flight,
         )
         verdict, flight = self.machine.admit(
             turn, candidate, policy=self.policy, in_flight=InFlight(), now_s=self.now_s
         )
         assert (flight is not None) == (verdict in ("run", "shadow"))
+        if link is not None and link.lost:
+            assert verdict == "late"
+        if verdict == "duplicate":
+            self._guessed_again(turn, key, link)
         if flight is None:
             return
         assert not self.books.writers
@@ -235,12 +281,51 @@ class Interleavings(RuleBasedStateMachine):
         if grounded:
             self.machine.grounded(turn, flight)
         else:
-            self._flies(flight, None if edit is None else key + edit)
+            log = self._flies(flight, None if edit is None else key + edit)
+            log.turn, log.direct = turn, link is None
+            log.links += [] if link is None else [link]
 
-    def _flies(self, flight: Flight, body_key: str | None) -> None:
-        self.books.logs[flight] = Log(
-            flight, len(self.books.changes), self.now_s, body_key=body_key
-        )
+    def _guessed_again(self, turn: Turn, key: str, link: Log | None) -> None:
+        """It is not said which of several equal flights has one more reason to be there."""
+        for log in self.books.logs.values():
+            if log.alive and log.flight.key == key and log.flight.scope == turn.scope:
+                log.direct |= link is None
+                log.links += [] if link is None else [link]
+
+    def _flies(self, flight: Flight, body_key: str | None) -> Log:
+        log = Log(flight, len(self.books.changes), self.now_s, body_key=body_key)
+        self.books.logs[flight] = log
+        return log
+
+    @property
+    def linkable(self) -> list[Log]:
+        """What has landed in its own turn, dropped since or not."""
+        logs = self.books.logs.values()
+        return [log for log in logs if log.outcome == "landed" and log.turn in self.open_turns]
+
+    @precondition(lambda self: self.linkable)
+    @rule(which=pick, key=keys, edit=edits)
+    def chains(self, which: int, key: str, edit: str | None) -> None:
+        """A call is guessed on the result of an early run."""
+        if (link := self._some(self.linkable, which)) and link.turn:
+            self._guess(link.turn, key, 0, edit, link=link)
+
+    @rule(first=keys, second=keys, lands=st.booleans(), called=keys, side_by_side=seldom)
+    def chain_is_guessed_right(
+        self, first: str, second: str, lands: bool, called: str, side_by_side: bool
+    ) -> None:
+        """A turn calls what it was expected to, most of the time, and the next one may."""
+        self.step += 1
+        turn = self._open("main", self.step, shadow=False)
+        if side_by_side:
+            self._open("main", self.step, shadow=False)
+        self._guess(turn, first, 0, "")
+        self.all_land()
+        for link in [log for log in self.linkable if log.turn is turn and log.alive]:
+            self._guess(turn, second, 0, "", link=link)
+        if lands:
+            self.all_land()
+        self._commit(turn, (called,), truncated=False)
 
     @property
     def aloft(self) -> list[Log]:
@@ -302,6 +387,7 @@ class Interleavings(RuleBasedStateMachine):
             )
             for place, name in enumerate(names)
         ]
+        waiting = self._awaited(turn)
         self._act(*self.machine.commit(turn, calls, truncated=truncated, now_s=self.now_s))
         assert len(turn.bookings) == (0 if truncated else len(names))
         fence = names.index(WRITE) if WRITE in names else len(names)
@@ -309,6 +395,35 @@ class Interleavings(RuleBasedStateMachine):
             Call(turn, booking, fenced=place > fence, bound=len(self.books.changes))
             for place, booking in enumerate(turn.bookings)
         ]
+        if turn.bookings:
+            self._chains_go_on(turn, waiting)
+
+    def _awaited(self, turn: Turn) -> list[Log]:
+        """Return the guesses of chains that `turn` may call: its own, and those kept for it."""
+        return [
+            log
+            for log in self.books.logs.values()
+            if log.links and log.alive and not (log.served or log.flight.shadow or turn.shadow)
+            if log.flight.scope == turn.scope and not self.books.planned(log)
+            if log.turn is turn or (log.turn and log.turn.phase != "open")
+        ]
+
+    def _chains_go_on(self, turn: Turn, awaited: Sequence[Log]) -> None:
+        """What was expected and is called has its flight; what is expected next stays."""
+        calls = [call for call in self.books.calls if call.turn is turn]
+        missed = {
+            call.booking.call.key for call in calls if not (call.fenced or call.booking.flight)
+        }
+        for log in awaited:
+            usable = log.flight.overdue(self.now_s) is None and not self.books.planned(log)
+            assert not (usable and log.flight.key in missed), "left out"
+        logs = self.books.logs.values()
+        for log in logs:
+            if any(self.books.planned(link) or link.expected for link in log.links):
+                log.expected |= log.turn is not None and log.turn.phase != "open"
+        for log in awaited:
+            if any(call.turn is turn for link in log.links for call in self.books.planned(link)):
+                assert log.reason in (None, "no_room")
 
     @property
     def unclaimed(self) -> list[Call]:
@@ -344,7 +459,7 @@ class Interleavings(RuleBasedStateMachine):
             assert not call.fenced
             assert not call.turn.shadow
             self._flies(claim.flight, body_key)
-        self._act(claim.discard)
+        self._act(*claim.discards)
         if over:
             assert claim == Claim(action="run", verdict="no_guess")
         elif claim.action == "wait":
@@ -370,7 +485,7 @@ class Interleavings(RuleBasedStateMachine):
     def _settle(self, waiting: Waiting, *, after: str) -> None:
         self.books.waiting.remove(waiting)
         claim = self.machine.settle(waiting.claim, waiting.body_key, self.now_s)
-        self._act(claim.discard)
+        self._act(*claim.discards)
         self._answered(waiting.call, claim, waiting.body_key, after=after)
 
     @precondition(lambda self: self.books.waiting)
@@ -397,7 +512,7 @@ class Interleavings(RuleBasedStateMachine):
         assert claim.flight.outcome.value is log
         assert log.outcome == "landed"
         if after == "changed":
-            self._act(self.machine.changed(claim.flight).discard)
+            self._act(*self.machine.changed(claim.flight).discards)
         elif after == "returned":
             self._act(*self.machine.returned(claim.flight))
         else:
@@ -462,6 +577,14 @@ class Interleavings(RuleBasedStateMachine):
             assert len(self.machine.kept.of(flight.scope)) <= KEPT
 
     @invariant()
+    def broken_link_cancels_its_tail(self) -> None:
+        """At once; what the plan gives to a call is no guess any more."""
+        for log in self.books.logs.values():
+            hangs = bool(log.links) and not log.direct and all(link.lost for link in log.links)
+            wanted = log.served or self.books.planned(log) or log.flight.waiters
+            assert not (hangs and log.alive and not wanted)
+
+    @invariant()
     def nobody_waits_in_vain(self) -> None:
         """Who waits on a flight that cannot answer has been woken by its discard.
 
@@ -497,7 +620,7 @@ class Interleavings(RuleBasedStateMachine):
         for waiting in self.books.waiting:
             claim = self.machine.settle(waiting.claim, waiting.body_key, self.now_s)
             assert claim.action == "run"
-            self._act(claim.discard)
+            self._act(*claim.discards)
         for writer in self.books.writers:
             self._act(*self.machine.write_ended(writer))
         for log in self.aloft:

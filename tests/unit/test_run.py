@@ -42,7 +42,7 @@ class World:
     def offer(
         self, turn: Turn, key: str | None = "a", contract: Contract = READ, **fields: Any
     ) -> tuple[GuessVerdict, Flight | None]:
-        in_flight = fields.pop("in_flight", InFlight())
+        in_flight, judge = fields.pop("in_flight", InFlight()), fields.pop("judge", None)
         candidate = Candidate(
             tool="look",
             source="draft",
@@ -52,7 +52,12 @@ class World:
             **fields,
         )
         return self.machine.admit(
-            turn, candidate, policy=self.policy, in_flight=in_flight, now_s=self.now_s
+            turn,
+            candidate,
+            policy=self.policy,
+            in_flight=in_flight,
+            now_s=self.now_s,
+            judge=judge,
         )
 
     def guess(self, turn: Turn, key: str = "a", contract: Contract = READ, **fields: Any) -> Flight:
@@ -91,12 +96,12 @@ class World:
     def claim(self, turn: Turn, booking: Booking, body_key: str | None = "") -> Claim:
         key = booking.call.key if body_key == "" else body_key
         claim = self.machine.claim(turn, booking, key, self.now_s)
-        self.discards += [] if claim.discard is None else [claim.discard]
+        self.discards += claim.discards
         return claim
 
     def settle(self, claim: Claim, body_key: str | None = "a") -> Claim:
         settled = self.machine.settle(claim, body_key, self.now_s)
-        self.discards += [] if settled.discard is None else [settled.discard]
+        self.discards += settled.discards
         return settled
 
     def end(self, turn: Turn, *bookings: Booking) -> None:
@@ -311,6 +316,40 @@ def test_grounded_flight_was_never_there() -> None:
     world.machine.grounded(turn, flight)
     assert (turn.guesses, turn.flights, flight.state) == (0, [], "cancelled")
     assert world.offer(turn)[0] == "run"
+
+
+@pytest.mark.parametrize(
+    ("fields", "shadow", "verdict", "asked"),
+    [
+        ({}, False, "not_worth", 1),
+        ({"key": None}, False, "unkeyable", 0),
+        ({"refusal": "gated"}, False, "gated", 0),
+        ({"refusal": "shadow"}, False, "shadow", 0),
+        ({}, True, "shadow", 0),
+    ],
+)
+def test_price_is_weighed_last(
+    fields: dict[str, Any], shadow: bool, verdict: GuessVerdict, asked: int
+) -> None:
+    """And only for what would run: who judges may have reserved what it costs."""
+    world = World()
+    judged: list[GuessVerdict] = []
+
+    def judge() -> GuessVerdict:
+        judged.append("not_worth")
+        return "not_worth"
+
+    told, flight = world.offer(world.turn(shadow=shadow), judge=judge, **fields)
+    assert (told, len(judged)) == (verdict, asked)
+    assert (flight is None) is (verdict != "shadow")
+
+
+def test_guess_that_pays_runs() -> None:
+    """Nothing stands against it."""
+    world = World()
+    verdict, flight = world.offer(world.turn(), judge=lambda: None)
+    assert verdict == "run"
+    assert flight is not None
 
 
 # --- shadow
@@ -606,7 +645,7 @@ def test_changed_value_is_taken_back() -> None:
     assert claim.flight is not None
     changed = world.machine.changed(claim.flight)
     assert (changed.action, changed.verdict) == ("run", "changed")
-    assert changed.discard == Discard(claim.flight, "changed")
+    assert changed.discards == [Discard(claim.flight, "changed")]
     world.end(turn, booking)
     assert world.machine.idle
 
@@ -964,10 +1003,10 @@ def test_shared_results_make_room_too() -> None:
     flights = [world.guess(turn, str(number), RUN_LONG) for number in range(KEPT_PER_SCOPE)]
     world.commit(turn)
     later, [booking] = world.planned("served", contract=PURE, step=2)
-    assert world.claim(later, booking).discard == Discard(flights[0], "no_room")
+    assert world.claim(later, booking).discards == [Discard(flights[0], "no_room")]
     leading = world.turn(3)
     [lead] = world.commit(leading, "led", contract=PURE)
-    assert world.claim(leading, lead).discard == Discard(flights[1], "no_room")
+    assert world.claim(leading, lead).discards == [Discard(flights[1], "no_room")]
 
 
 # --- the world changes

@@ -1,7 +1,7 @@
 """Builds one arm of a drawn agent: the stock graph, or the same with speculation."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypedDict, get_args
 
@@ -20,11 +20,15 @@ from langgraph.types import RetryPolicy
 from pydantic import BaseModel
 
 from langchain_spectool import (
+    Chain,
     DraftModel,
     EarlyDispatch,
+    Ensemble,
     Guess,
+    Patterns,
     Policy,
     Rules,
+    SelfModel,
     Speculation,
     SpeculationMiddleware,
     SpeculativeToolNode,
@@ -175,18 +179,6 @@ def _guesses(spec: AgentSpec, turn: int) -> Sequence[CallSpec]:
 
 
 def _source(name: str, spec: AgentSpec, world: World) -> Any:
-    if name == "early":
-        return EarlyDispatch()
-    if name == "forced":
-        return EarlyDispatch(force=True)
-    if name == "rules":
-        return Rules(
-            lambda messages: [
-                Guess(tool=guess.tool, args=guess.args)
-                for guess in _guesses(spec, world.turn_of(messages))
-            ]
-        )
-
     def script(messages: list[BaseMessage]) -> AIMessage:
         guessed = _guesses(spec, world.turn_of(messages))
         return calls(*((guess.tool, guess.args) for guess in guessed), content="perhaps")
@@ -194,7 +186,30 @@ def _source(name: str, spec: AgentSpec, world: World) -> Any:
     draft = ScriptedModel(
         script=script, generation_s=_DRAFT_UNITS * spec.unit_s, model_name="draft"
     )
-    return DraftModel(draft, samples=3 if name == "drafts" else 1)
+    rules = Rules(
+        lambda messages: [
+            Guess(tool=guess.tool, args=guess.args)
+            for guess in _guesses(spec, world.turn_of(messages))
+        ]
+    )
+    kinds: dict[str, Callable[[], Any]] = {
+        "early": EarlyDispatch,
+        "forced": lambda: EarlyDispatch(force=True),
+        "rules": lambda: rules,
+        "draft": lambda: DraftModel(draft),
+        "drafts": lambda: DraftModel(draft, samples=3),
+        "chained": lambda: Chain(rules, depth=3),
+        "patterns": _eager_patterns,
+        "self": lambda: SelfModel(2, model=draft, from_partial=True),
+        "ensemble": lambda: Ensemble(DraftModel(draft), rules, EarlyDispatch()),
+    }
+    return kinds[name]()
+
+
+def _eager_patterns() -> Patterns:
+    patterns = Patterns(min_confidence=0.0)
+    patterns.warm_up = 0
+    return patterns
 
 
 # --- the three forms

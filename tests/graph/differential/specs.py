@@ -14,6 +14,10 @@ SOON = 1
 """Units such a call takes in a hurry: siblings are cut off."""
 
 
+_AHEAD = frozenset(f"spectool_{number}" for number in range(8))
+"""The ids of calls that a chain takes for made."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ToolSpec:
     """One tool; its kind is also its name."""
@@ -122,9 +126,12 @@ class World:
 
     def turn_of(self, messages: Sequence[Any]) -> int:
         """Return which turn a model that was given `messages` is asked for."""
-        if self.counted:
-            return self.turn
-        return sum(message.type == "ai" for message in messages)
+        answers = [message for message in messages if message.type == "ai"]
+        if not self.counted:
+            return len(answers)
+        # A chain asks for the turns after this one.
+        ahead = [call for each in answers for call in each.tool_calls if call["id"] in _AHEAD]
+        return self.turn + len(ahead)
 
     def begin_turn(self) -> None:
         """Let the next turn see everything written so far."""

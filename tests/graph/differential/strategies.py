@@ -116,11 +116,14 @@ def _stacks(draw: st.DrawFn, around: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+GUESSING = ("rules", "draft", "drafts", "chained", "patterns", "self", "ensemble")
+
+
 @st.composite
 def _sources(draw: st.DrawFn, entry: str) -> tuple[str, ...]:
-    guessing = draw(st.sampled_from(["rules", "draft", "drafts"]))
     listening = draw(st.sampled_from(["", "early"] + ["forced"] * (entry != "invoke")))
-    return tuple(name for name in (guessing, listening) if name)
+    guessing = draw(st.sampled_from([(name,) for name in GUESSING] + [GUESSING] * 3))
+    return (*guessing, *([listening] if listening else ()))
 
 
 @st.composite

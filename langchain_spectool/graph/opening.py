@@ -1,0 +1,233 @@
+"""How a turn of the main model begins: what may be done in it, and who guesses."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from langchain_core.tools import BaseTool
+from langgraph.errors import GraphBubbleUp
+
+from langchain_spectool._core.guess import TurnRequest
+from langchain_spectool._core.policy import Mode, Policy, lowest, mode_of
+from langchain_spectool._core.verdicts import IdleReason
+from langchain_spectool._runtime import runs
+from langchain_spectool._runtime.driver import AsyncDriver, Driver, ThreadDriver
+from langchain_spectool._runtime.landing import running_loop
+from langchain_spectool._runtime.run_watch import RunWatch, WatchedRun
+from langchain_spectool._runtime.shared_economy import SharedEconomy
+from langchain_spectool._runtime.turn_scope import Common, Place, TurnScope
+from langchain_spectool.graph.book import ToolBook, judge_of
+from langchain_spectool.graph.early import Surroundings
+from langchain_spectool.graph.isolation import RUNTIME, detached_context
+from langchain_spectool.graph.model_turn import ModelTurn, QuietTurn
+from langchain_spectool.graph.place import current_config, place_in
+from langchain_spectool.graph.tap import bound_names, caller_streams
+from langchain_spectool.graph.team import Team
+from langchain_spectool.telemetry.arms import held_out
+from langchain_spectool.telemetry.broadcast import Broadcast
+from langchain_spectool.telemetry.report import Tally
+
+Tenant = Callable[[Mapping[str, Any]], str | None]
+"""From a run's config to whose conversation it is; None if nobody said."""
+
+
+def named_tenant(config: Mapping[str, Any]) -> str | None:
+    """Return what `config={"configurable": {"tenant": ...}}` says."""
+    name = cast("Mapping[str, Any]", config.get("configurable") or {}).get("tenant")
+    return None if name is None else str(name)
+
+
+class TurnOpener:
+    """Opens the turns of one Speculation."""
+
+    def __init__(  # noqa: PLR0913 - all that a turn is made of
+        self,
+        owner: object,
+        tools: Sequence[BaseTool],
+        *,
+        team: Team,
+        policy: Policy,
+        economy: SharedEconomy,
+        gated: frozenset[str],
+        trusted: frozenset[str],
+        tenant: Tenant,
+        events: Broadcast,
+        tally: Tally,
+    ) -> None:
+        """Open nothing yet. `owner` tells the turns of one Speculation from another's."""
+        self._owner = owner
+        self._tools = tools
+        self.team = team
+        self._policy = policy
+        self._gated = gated
+        self._trusted = trusted
+        self._tenant = tenant
+        self._events = events
+        self._tally = tally
+        self._common = Common(policy=policy, economy=economy, emit=events.emit)
+        self._books: dict[bool, ToolBook] = {}
+        self._last_bound: tuple[object, Sequence[BaseTool]] = (None, ())
+        self._watch = self._watch_runs()
+
+    def _watch_runs(self) -> RunWatch | None:
+        """Return who follows runs from end to end, where the policy makes that necessary."""
+        policy = self._policy
+        if not policy.holdout and policy.budgets.run is None:
+            return None
+
+        def hold_out(number: int) -> bool:
+            return bool(policy.holdout) and held_out(policy.seed, number, policy.holdout)
+
+        return RunWatch(hold_out, self._run_ended, (GraphBubbleUp,))
+
+    def _run_ended(self, run: WatchedRun, now_s: float, succeeded: bool) -> None:  # noqa: FBT001 - what happened
+        self._common.economy.forget("run", run.number)
+        self._tally.run_ended(run, now_s, succeeded=succeeded)
+
+    # --- what may be done
+
+    def mode(self, config: Mapping[str, Any]) -> Mode:
+        """Return what may be done in the run of `config`: the least of policy, run and process."""
+        asked = cast("Mapping[str, Any]", config.get("configurable") or {}).get("speculation")
+        mode = self._policy.mode
+        for where, value in (("SPECTOOL_MODE", os.environ.get("SPECTOOL_MODE")), ("", asked)):
+            if value is False:
+                mode = "off"
+            elif value not in (None, ""):
+                mode = lowest(mode, self._checked(value, where or "the run's config"))
+        return mode
+
+    def _checked(self, value: object, where: str) -> Mode:
+        try:
+            return mode_of(value)
+        except ValueError as error:
+            self._events.warn_once(f"{where}: {error}; speculation is off")
+            return "off"
+
+    @staticmethod
+    def now_s() -> float:
+        """Return the time on the clock of whoever runs here."""
+        loop = running_loop()
+        return time.monotonic() if loop is None else loop.time()
+
+    # --- the turn
+
+    def open(
+        self,
+        request: Callable[[], TurnRequest] | None,
+        gates: Callable[[], Collection[str]],
+        model: object,
+        *,
+        loop: asyncio.AbstractEventLoop | None,
+    ) -> ModelTurn | QuietTurn | None:
+        """Begin a turn; None where nothing may be speculated."""
+        config = current_config()
+        mode = self.mode(config)
+        place = place_in(config, self._owner)
+        if mode == "off" or place is None:
+            self._tally.idle("off" if mode == "off" else "no_run_control")
+            return None
+        driver: Driver = ThreadDriver() if loop is None else AsyncDriver(loop)
+        run = self._watched(place, driver)
+        if run is not None and run.held_out:
+            return self._quiet(driver, "held_out", run)
+        asked = None if request is None else request()
+        gated = self._gated.union(gates())
+
+        def book(tools: Sequence[object]) -> ToolBook:
+            return self._book(tools, gated, blocking=loop is None)
+
+        if asked is not None and self._is_quiet(model, book(asked.tools), place):
+            return self._quiet(driver, self._silence(book(asked.tools)), run)
+        tenant = self._tenant(config)
+        turn = ModelTurn(
+            scope=TurnScope(
+                place,
+                driver,
+                self._common,
+                watched=run,
+                tenant=tenant,
+                shadow=mode == "shadow",
+            ),
+            book=book(self._tools if asked is None else asked.tools),
+            team=self.team,
+            around=_around(config),
+            shadow=mode == "shadow",
+            report=self._events.emit,
+            rebook=lambda parameters: book(self._bound(parameters)),
+            run=run,
+            tenant=tenant,
+        )
+        if asked is not None:
+            self._start(turn, replace(asked, model=model, tenant=tenant))
+        return turn
+
+    def watched(self, control: object) -> WatchedRun | None:
+        """Return the run that is going on, if runs are followed."""
+        return None if self._watch is None else self._watch.find(control)
+
+    def _watched(self, place: Place, driver: Driver) -> WatchedRun | None:
+        if self._watch is None:
+            return None
+        run = self._watch.enter(place.control, driver.clock, place.on_exit)
+        run.turns_at_s.append(driver.clock())
+        return run
+
+    def _quiet(self, driver: Driver, idle: IdleReason, run: WatchedRun | None) -> QuietTurn:
+        clock = driver.clock
+        return QuietTurn(
+            clock=clock, report=self._events.emit, idle=idle, started_s=clock(), run=run
+        )
+
+    def _book(self, tools: Sequence[object], gated: frozenset[str], *, blocking: bool) -> ToolBook:
+        """Return the book of a request's tools; most requests have those of the one before."""
+        book = self._books.get(blocking)
+        if book is None or not book.fits(tools, gated):
+            judge = judge_of(
+                tools, external=self._policy.allow_external, gated=gated, trusted=self._trusted
+            )
+            book = self._books[blocking] = ToolBook(tools, judge, blocking=blocking)
+        return book
+
+    def _bound(self, parameters: Mapping[str, Any]) -> Sequence[BaseTool]:
+        """Return which of our tools a model is called with: most calls have the list before."""
+        given: object = parameters.get("tools")
+        known, bound = self._last_bound
+        if given is None or given is not known:
+            names = bound_names(parameters)
+            bound = [tool for tool in self._tools if tool.name in names]
+            self._last_bound = given, bound
+        return bound
+
+    def _is_quiet(self, model: object, book: ToolBook, place: Place) -> bool:
+        """Say whether nobody can guess in this turn, and nothing known can answer its calls."""
+        return not (
+            (self.team.sampling and book.declared)
+            or self.hears(model)
+            or book.shares
+            or runs.find(place.control) is not None
+        )
+
+    def _silence(self, book: ToolBook) -> IdleReason:
+        if not self.team.sampling:
+            return self.team.deaf
+        return "no_contracts" if book.tools else "no_tools_bound"
+
+    def hears(self, model: object) -> bool:
+        """Say whether a source would hear `model` write."""
+        return bool(self.team.listening) and (self.team.force or caller_streams(model))
+
+    def _start(self, turn: ModelTurn, request: TurnRequest) -> None:
+        declared = turn.book.declared if self.team.sampling else ()
+        if self.team.sampling and not declared:
+            turn.idle = "no_contracts" if turn.book.tools else "no_tools_bound"
+        turn.start(replace(request, declared=declared), sample=bool(declared))
+
+
+def _around(config: Mapping[str, Any]) -> Surroundings:
+    return Surroundings(
+        config=config, runtime=config["configurable"][RUNTIME], context=detached_context()
+    )

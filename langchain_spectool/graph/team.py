@@ -1,0 +1,95 @@
+"""The sources of guesses of one Speculation, by what they can do."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from langchain_spectool._core.ports import Forker, Learner, Speculator, StreamSpeculator
+from langchain_spectool._core.verdicts import IdleReason
+
+Source = Speculator | StreamSpeculator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    """Who samples, who listens to the stream, and who learns; one source may do all of it."""
+
+    sources: tuple[Source, ...]
+    sampling: tuple[Speculator, ...]
+    listening: tuple[StreamSpeculator, ...]
+    learning: tuple[Learner, ...]
+    forking: tuple[Forker, ...]
+    models: Mapping[str, str]
+    """By source, the model it asks; without those that ask none."""
+
+    @property
+    def force(self) -> bool:
+        """Whether one of them makes the model stream."""
+        return any(source.force for source in self.listening)
+
+    @property
+    def chains(self) -> bool:
+        """Whether one of them goes on from early results."""
+        return any(depth_of(source) > 1 for source in self.sampling)
+
+    @property
+    def deaf(self) -> IdleReason:
+        """Why nobody guesses in a turn without samples that is not listened to."""
+        return "not_streaming" if self.listening else "no_speculators"
+
+
+def team_of(sources: Sequence[Source]) -> Team:
+    """Return the team of `sources` and of the members they speak for.
+
+    Raises:
+        ValueError: One of them is no speculator.
+    """
+    if isinstance(sources, str):
+        msg = f"`speculators` must be a list of speculators, got {sources!r}: use `draft=`"
+        raise ValueError(msg)  # noqa: TRY004 - a bad value, as in every other setting
+    for source in cast("Sequence[object]", sources):
+        if not isinstance(source, (Speculator, StreamSpeculator)):
+            msg = f"a speculator has `guess` and `aguess`, or `listen`; {source!r} has neither"
+            raise ValueError(msg)  # noqa: TRY004 - a bad value, as in every other setting
+    everyone = [*_with_members(sources)]
+    return Team(
+        sources=(*sources,),
+        sampling=tuple(s for s in sources if isinstance(s, Speculator) and s.samples > 0),
+        listening=tuple(s for s in everyone if isinstance(s, StreamSpeculator)),
+        learning=tuple(s for s in sources if isinstance(s, Learner)),
+        forking=tuple(s for s in everyone if isinstance(s, Forker) and s.fork_after > 0),
+        models={
+            s.name: model for s in everyone if (model := cast("str", getattr(s, "model_name", "")))
+        },
+    )
+
+
+def _with_members(sources: Iterable[Source]) -> Iterator[Source]:
+    """Yield `sources` and, however deep, those they speak for."""
+    for source in sources:
+        yield source
+        yield from _with_members(getattr(source, "members", ()))
+
+
+def depth_of(source: object) -> int:
+    """Return how many calls ahead `source` guesses: 1, unless it is a chain."""
+    return cast("int", getattr(source, "depth", 1))
+
+
+def is_free(source: object) -> bool:
+    """Say whether asking `source` costs nothing, as it says itself; of a group, all must."""
+    members = cast("Sequence[object]", getattr(source, "members", ()))
+    return all(map(is_free, members)) if members else bool(getattr(source, "free", False))
+
+
+def samples_alike(source: object) -> bool:
+    """Say whether one sample of `source` is as good as another: they are not several members'."""
+    members = cast("Sequence[object]", getattr(source, "members", ()))
+    return all(map(samples_alike, members)) if len(members) < 2 else False  # noqa: PLR2004 - several
+
+
+def warm_up_of(source: object) -> int:
+    """Return how many guesses per tool `source` wants scored before any runs."""
+    members = cast("Iterable[object]", getattr(source, "members", ()))
+    own = cast("int", getattr(source, "warm_up", 0))
+    return max((own, *map(warm_up_of, members)))

@@ -1,0 +1,162 @@
+"""What has happened in one conversation so far, kept up message by message."""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_spectool.speculators.patterns.parsing import (
+    Fingerprint,
+    ParseCache,
+    Parsed,
+    fingerprint,
+)
+from langchain_spectool.speculators.patterns.paths import Leaf, names_of, singular
+from langchain_spectool.speculators.patterns.shapes import Text
+from langchain_spectool.speculators.patterns.values import key_of, text_of
+
+START = "^"
+USER = "U"
+ERROR = "!"
+MAX_MESSAGES = 400
+"""Most messages of a conversation that are looked at."""
+_STEP = 100
+_MAX_OUTPUTS = 60
+
+
+class Output:
+    """What a tool brought back, and in which call of the conversation."""
+
+    __slots__ = ("parsed", "serial", "tool")
+
+    def __init__(self, tool: str, parsed: Parsed, serial: int) -> None:
+        """Hold a parsed tool message."""
+        self.tool = tool
+        self.parsed = parsed
+        self.serial = serial
+
+    def leaves(self, path: str) -> Sequence[Leaf]:
+        """Return the values under `path`."""
+        flat = self.parsed.flat
+        return flat.leaves.get(path, ()) if flat else ()
+
+
+class History:
+    """A conversation up to a point, as the predictor reads it."""
+
+    def __init__(self) -> None:
+        """Start before the first message."""
+        self.fingerprints: list[Fingerprint] = []
+        self.start = 0
+        self.serial = 0
+        self.events: list[str] = [START]
+        self.users: list[tuple[Text, int]] = []
+        """What the user said, and the serial of each message."""
+        self.model_text: Text | None = None
+        self.outputs: list[Output] = []
+        self.last_output: dict[str, Output] = {}
+        self.by_name: dict[str, list[tuple[Output, str]]] = {}
+        self.args: dict[tuple[str, str], list[tuple[object, int]]] = {}
+        """Every value the model gave an argument, oldest first, and the serial of its call."""
+        self.used: dict[tuple[str, str], set[str]] = {}
+        self.last_call: Mapping[str, Any] | None = None
+        self.last_args: dict[str, Mapping[str, Any]] = {}
+        self.called: dict[str, int] = {}
+        """Serial of the last call that equalled this key."""
+        self.tools_called: set[str] = set()
+        self.year: str | None = None
+        self.model_serial = 0
+        self._pending: dict[str, str] = {}
+        self.notes: dict[object, Any] = {}
+        """What readers worked out about this very state; emptied by the next message."""
+
+    @property
+    def last_event(self) -> str:
+        """The event before this turn."""
+        return self.events[-1]
+
+    @property
+    def after_user(self) -> bool:
+        """Whether the user spoke last."""
+        return self.events[-1] in {USER, START}
+
+    @property
+    def latest_user(self) -> Text | None:
+        """What the user just said; None if someone else spoke last."""
+        return self.users[-1][0] if self.users and self.after_user else None
+
+    def feed(self, message: Parsed) -> None:
+        """Take the next message."""
+        self.serial += 1
+        self.notes.clear()
+        if message.kind == "user":
+            self.users.append((message.text, self.serial))
+            self.events.append(USER)
+        elif message.kind == "model":
+            self._feed_model(message)
+        elif message.kind == "tool":
+            self._feed_output(message)
+        dates = message.text.find("date") if message.kind != "model" else ()
+        for date in dates:
+            self.year = date[:4]
+
+    def _feed_model(self, message: Parsed) -> None:
+        if message.text.raw:
+            self.model_text = message.text
+            self.model_serial = self.serial
+        for call in message.calls:
+            if call.id is not None:
+                self._pending[call.id] = call.tool
+            self.called[key_of(call.tool, call.args)] = self.serial
+            self.tools_called.add(call.tool)
+            self.last_args[call.tool] = self.last_call = call.args
+            for arg, value in call.args.items():
+                self.used.setdefault((call.tool, arg), set()).add(text_of(value))
+                self.args.setdefault((call.tool, arg), []).append((value, self.serial))
+
+    def _feed_output(self, message: Parsed) -> None:
+        tool = self._pending.pop(message.call_id or "", None) or message.name or "?"
+        output = Output(tool, message, self.serial)
+        self.outputs.append(output)
+        self.last_output[tool] = output
+        self.events.append(tool + ERROR if message.error else tool)
+        if message.flat is None:
+            return
+        for path in message.flat.leaves:
+            names = names_of(path) if path != "$" else (singular(tool),)
+            for name in names:
+                self.by_name.setdefault(name, []).append((output, path))
+
+
+class Histories:
+    """The conversations seen last, each kept up to its newest message."""
+
+    def __init__(self, size: int = 32) -> None:
+        """Keep `size` conversations."""
+        self._size = size
+        self._cache = ParseCache()
+        self._histories: OrderedDict[Fingerprint, History] = OrderedDict()
+
+    def at(self, messages: Sequence[object]) -> History:
+        """Return the conversation as it stands after `messages`.
+
+        It is valid until the next call: a longer conversation continues in the same object.
+        """
+        start = max(0, (len(messages) - MAX_MESSAGES + _STEP - 1) // _STEP * _STEP)
+        prints = [fingerprint(message) for message in messages[start:]]
+        name = _name(prints)
+        history = self._histories.get(name)
+        if history is None or history.fingerprints != prints[: len(history.fingerprints)]:
+            history = self._histories[name] = History()
+        self._histories.move_to_end(name)
+        if len(self._histories) > self._size:
+            self._histories.popitem(last=False)
+        known = len(history.fingerprints)
+        for print_, message in zip(prints[known:], messages[start + known :], strict=True):
+            history.feed(self._cache.get(print_, message))
+            history.fingerprints.append(print_)
+        return history
+
+
+def _name(prints: Sequence[Fingerprint]) -> Fingerprint:
+    """Return what tells conversations apart: what the user said first."""
+    return next((print_ for print_ in prints if print_[0] == "user"), ("none",))
