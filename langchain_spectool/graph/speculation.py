@@ -34,7 +34,6 @@ from langchain_spectool.graph.team import Source, team_of
 from langchain_spectool.speculators.draft_model import DraftModel
 from langchain_spectool.speculators.early_dispatch import EarlyDispatch
 from langchain_spectool.speculators.patterns.speculator import Patterns
-from langchain_spectool.telemetry.arms import Comparison
 from langchain_spectool.telemetry.broadcast import Broadcast
 from langchain_spectool.telemetry.report import Report, Tally
 
@@ -129,13 +128,6 @@ class Speculation:
     def mode(self, config: Mapping[str, Any]) -> Mode:
         """Return what may be done in the run of `config`: the least of policy, run and process."""
         return self._opener.mode(config)
-
-    def compare(self) -> Comparison:
-        """Compare the runs so far that were held out with those that were not.
-
-        A run counts when it has ended; one that raised nothing counts as a success.
-        """
-        return self._tally.arms.compare()
 
     def switch_off(self, *, tool: str | None = None, tenant: str | None = None) -> None:
         """Stop speculating on a tool, or for a tenant, at once: what runs early is dropped.

@@ -173,6 +173,11 @@ class Arms:
             if place < self._most:
                 kept[place] = sample
 
+    @property
+    def runs(self) -> int:
+        """How many runs have ended, of both arms."""
+        return sum(self._told.values())
+
     def compare(self) -> Comparison:
         """Compare the arms so far; the same runs in any order give the same figures."""
         with self._lock:

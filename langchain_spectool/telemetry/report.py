@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from langchain_spectool._core.events import Event
 from langchain_spectool._core.verdicts import SERVED, IdleReason
 from langchain_spectool._runtime.run_watch import WatchedRun
-from langchain_spectool.telemetry.arms import Arms, RunSample
+from langchain_spectool.telemetry.arms import Arms, Comparison, RunSample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +79,9 @@ class Report:
     tools: Mapping[str, ToolReport]
     sources: Mapping[str, SourceReport]
     """By source of guesses, those that were only scored included."""
+    comparison: Comparison | None = None
+    """Runs that were held out against those that were not; None before the first has ended, and
+    where the policy neither holds out nor limits whole runs."""
 
     @property
     def saved_s(self) -> float:
@@ -119,6 +122,8 @@ class Report:
             f"  {name}: {source.right} of {source.guesses} guesses were right"
             for name, source in sorted(self.sources.items())
         ]
+        if self.comparison is not None:
+            lines.append(str(self.comparison))
         return "\n".join(lines)
 
 
@@ -214,6 +219,7 @@ class Tally:
 
     def report(self) -> Report:
         """Return the sums so far."""
+        comparison = self.arms.compare() if self.arms.runs else None
         with self._lock:
             counts, seconds = self._all.counts, self._all.seconds
             return Report(
@@ -236,6 +242,7 @@ class Tally:
                 idle=dict(self._by["idle"]),
                 tools={name: _tool(sums) for name, sums in self._tools.items()},
                 sources={name: self._source(name) for name, _ in self._scored},
+                comparison=comparison,
             )
 
     def _source(self, name: str) -> SourceReport:

@@ -593,7 +593,7 @@ async def test_both_arms_are_compared() -> None:
     expected = arms(3, 44)
     for _ in expected:
         await show.run()
-    seen = show.spec.compare()
+    seen = show.spec.report().comparison
     assert (seen.holdout.n, seen.treated.n) == (sum(expected), 44 - sum(expected))
     assert (seen.holdout.p50_s, seen.treated.p50_s) == (STOCK_S, STOCK_S - TAKES_S)
     assert (seen.holdout.p95_s, seen.treated.p95_s) == (STOCK_S, STOCK_S - TAKES_S)
@@ -607,7 +607,7 @@ async def test_what_speculation_costs_is_part_of_a_treated_run() -> None:
     policy = Policy(holdout=1e-9, benefit=None)
     show = priced(Fickle("b"), policy, cost_usd=0.004)
     await show.run()
-    assert show.spec.compare().treated.cost_per_success_usd == pytest.approx(
+    assert show.spec.report().comparison.treated.cost_per_success_usd == pytest.approx(
         2 * 0.004 + 2 * 1000 / 1e6
     )
     draft = ScriptedModel(
@@ -615,7 +615,7 @@ async def test_what_speculation_costs_is_part_of_a_treated_run() -> None:
     )
     show = priced(DraftModel(draft), policy)
     await show.run()
-    assert show.spec.compare().treated.cost_per_success_usd == pytest.approx(
+    assert show.spec.report().comparison.treated.cost_per_success_usd == pytest.approx(
         2 * 1000 / 1e6 + 2 * 1000 / 2e6
     )
 
@@ -624,7 +624,7 @@ async def test_runs_of_unknown_price_have_no_cost() -> None:
     """Without prices there are seconds, and no dollars."""
     show = rehearsal(Bodies(), [A], policy=Policy(holdout=1.0))
     await show.run()
-    seen = show.spec.compare()
+    seen = show.spec.report().comparison
     assert (seen.holdout.n, seen.holdout.cost_per_success_usd) == (1, None)
 
 
@@ -650,7 +650,7 @@ async def test_a_failing_run_costs_but_is_no_success(way: Way) -> None:
         ended = await _outcome(agent, way)
         assert (ended.error is not None) is failing
         assert watched(show) == 0
-    seen = show.spec.compare().holdout
+    seen = show.spec.report().comparison.holdout
     assert seen.n == 3
     assert seen.cost_per_success_usd == pytest.approx((2 + 1 + 2) * 0.001 / 2)
 
@@ -686,7 +686,7 @@ async def test_a_run_that_waits_for_a_human_is_a_success_and_its_sequel_a_run(wa
     agent = scene.agent(show.spec, model)
     await _outcome(agent, way, {"configurable": {"thread_id": "1"}})
     assert watched(show) == 0
-    seen = show.spec.compare().holdout
+    seen = show.spec.report().comparison.holdout
     assert (seen.n, seen.cost_per_success_usd) == (1, pytest.approx(0.001))
 
 
@@ -733,7 +733,7 @@ async def test_nothing_is_left_of_a_run_whichever_way_it_ends(leave: Callable[..
         assert watched(show) == 0
     if leave is not failed:
         assert show.verdicts("guess") == ["run", "run"] * 3
-        assert show.spec.compare().treated.n == 3
+        assert show.spec.report().comparison.treated.n == 3
     ledger = show.spec._economy._economy.ledger
     assert [len(each) for each in ledger._accounts.values()] == [0, 0, 1]
     ((account,),) = [[*ledger._accounts["process"].values()]]
@@ -769,7 +769,7 @@ async def test_agents_of_one_graph_share_its_run(nested: str) -> None:
         await builder.compile().ainvoke(HELLO)
         assert watched(show) == 0
     assert show.verdicts("guess") == ["run", "over_budget"] * 2
-    assert show.spec.compare().treated.n == 2
+    assert show.spec.report().comparison.treated.n == 2
 
 
 async def test_an_answered_call_is_one_call_of_its_minute() -> None:

@@ -25,6 +25,7 @@ _SURE = 2
 """How many calls of each likely tool are always candidates."""
 _BEAM = 8
 _REPEATED = 0.3
+_COLD_EMPTY = 0.05
 
 Scored = tuple[Mapping[str, Choice], float]
 
@@ -100,6 +101,9 @@ class Proposer:
             )
             for name in names
         }
+        if not names:
+            # Nothing in the conversation speaks for a call that needs nothing of it.
+            return [({}, 1.0 if tool in self.signatures.tallies else _COLD_EMPTY)]
         if len(names) == 1:
             (name,) = names
             return [({name: option}, option.chance) for option in options[name][:_BEAM]]

@@ -189,7 +189,8 @@ class Patterns:
             history = tenant.histories.at(request.messages)
             schemas = self._schemas.of_all(request.tools)
             prediction = tenant.model.predict(history, schemas, declared)
-            trusted = trusted_tools(request.tools)
+            heard = [tool for tool in request.tools if _name(tool) in history.last_output]
+            trusted = trusted_tools(heard)
             calibration = tenant.model.calibration
             guesses = [
                 Guess(
@@ -259,6 +260,10 @@ def _check(name: str, value: object, holds: bool, wanted: str) -> None:  # noqa:
     if not holds:
         msg = f"`{name}` must be {wanted}, got {value!r}"
         raise ValueError(msg)
+
+
+def _name(tool: object) -> str:
+    return str(getattr(tool, "name", ""))
 
 
 def _run_of(messages: Sequence[Any]) -> str:
