@@ -84,27 +84,12 @@ class Learner(Protocol):
 
 
 @runtime_checkable
-class Forker(Protocol):
+class Forker(Speculator, Protocol):
     """A speculator that can be asked again while the main model still writes.
 
     Asked once per turn, as soon as the model has written `fork_after` characters of text and no
     call yet. It hears the text where the model streams, and makes no model stream.
     """
-
-    @property
-    def name(self) -> str:
-        """Label of this source in events and reports."""
-        ...
-
-    @property
-    def samples(self) -> int:
-        """How many samples run at once."""
-        ...
-
-    @property
-    def timeout_s(self) -> float:
-        """Seconds after which a sample is given up."""
-        ...
 
     @property
     def fork_after(self) -> int:

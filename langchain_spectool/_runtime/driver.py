@@ -114,6 +114,8 @@ class _TaskTicket:
     ) -> None:
         self._loop = loop
         self._coroutine = coroutine
+        self._lost_done: Callable[[Any], None] | None = job.done
+        """Told in place of the loop that was closed; None once somebody was told."""
         # Not by way of a task factory: an eager one would run the body inside the model's call.
         self._task = asyncio.Task(coroutine, loop=loop, name=job.name, context=context)
         # A loop closed by hand takes it along, which is no news to anybody.
@@ -123,6 +125,7 @@ class _TaskTicket:
 
         def finish(task: asyncio.Task[Any]) -> None:
             timer.cancel()
+            self._lost_done = None
             failed = task.cancelled() or task.exception() is not None
             job.done(None if failed else task.result())
 
@@ -136,6 +139,9 @@ class _TaskTicket:
         if self._loop.is_closed():
             if inspect.getcoroutinestate(self._coroutine) == inspect.CORO_CREATED:
                 self._coroutine.close()
+            done, self._lost_done = self._lost_done, None
+            if done is not None:
+                done(None)
         elif running_loop() is self._loop:
             self._task.cancel()
         else:
