@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool
 from langchain_spectool._core.contracts import Arguments, Contract
 from langchain_spectool._core.encoding import attempt
 from langchain_spectool._core.guess import Candidate, Guess
-from langchain_spectool._core.keys import prepared
+from langchain_spectool._core.keys import PreparedTool, prepared
 from langchain_spectool._core.turn import CommittedCall
 from langchain_spectool._core.verdicts import GuessVerdict
 from langchain_spectool.graph.declare import Judge, contract_of
@@ -118,13 +118,12 @@ class ToolBook:
         allowed = _asked(contract, values)
         if allowed is not True:
             return _refused("gate", tool.name, guess, source, str(allowed or ""))
-        own = values if contract.key is None else contract.key(values)
         candidate = Candidate(
             tool=tool.name,
             source=source,
             confidence=guess.confidence,
             contract=contract,
-            key=ready.values_key(own),
+            key=_values_key(ready, contract, values),
             args=guess.args,
             refusal="shadow" if shadow else None,
         )
@@ -162,8 +161,11 @@ def _key(tool: BaseTool | None, contract: Contract | None, args: Any) -> str | N
         return None
     ready = prepared(tool)
     values = ready.values(args)
-    if values is None:
-        return None
+    return None if values is None else _values_key(ready, contract, values)
+
+
+def _values_key(ready: PreparedTool, contract: Contract, values: Arguments) -> str | None:
+    """Return the key of what the author's `key` leaves of `values`; an error leaves no key."""
     own = values if contract.key is None else attempt(contract.key, values)
     return None if own is None else ready.values_key(own)
 

@@ -60,6 +60,8 @@ class Bodies:
         self.ends: list[str] = []
         self.gate = threading.Event()
         self.threads: list[str] = []
+        self.fails_last = False
+        """Whether `boom` waits for the gate, so that the call beside it has been claimed."""
 
     def tools(self, *, synchronous: bool = False) -> list[BaseTool]:
         return [self._blocking_look() if synchronous else self._look(), *self._undeclared()]
@@ -95,6 +97,8 @@ class Bodies:
         @tool
         def boom(q: str) -> str:
             """Fail."""
+            if self.fails_last:
+                self.gate.wait(PATIENCE_S)
             raise ValueError(q)
 
         @tool
@@ -711,6 +715,7 @@ def test_blocking_run_leaves_only_bodies(form: str, way: str) -> None:
 def test_blocking_tool_error(form: str) -> None:
     """A call that fails beside one that is served: the run raises, and nothing is left."""
     scene = blocking(form, [BOTH], paced=True, generation_s=UNHURRIED_S)
+    scene.bodies.fails_last = True
     opened_when_joined(scene)
     with pytest.raises(ValueError, match="planted"):
         scene.agent.invoke(HELLO)
