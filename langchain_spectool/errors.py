@@ -4,6 +4,8 @@
 SpectoolError
 ├── ContractError      (TypeError)            a tool cannot be declared like this: fix the code
 ├── NotAvailableYet    (NotImplementedError)  a known field or feature of later work: leave it out
+├── PatternFileError   (ValueError)           a file of patterns is damaged, foreign or too new:
+│                                             the message names it and what to do
 └── TaintedError                              an early run touched what cannot be replayed:
                                               its result is dropped, the call runs for real
 ```

@@ -21,7 +21,7 @@ from langchain_spectool.speculators.patterns.values import key_of
 
 MAX_CANDIDATES = 16
 _MAX_TOOLS = 8
-_SURE = 2
+_SURE = 3
 """How many calls of each likely tool are always candidates."""
 _BEAM = 8
 _REPEATED = 0.3
@@ -70,7 +70,7 @@ class Proposer:
             sure += calls[:_SURE]
             others += calls[_SURE:]
         others.sort(key=lambda call: -call.score)
-        found = [*sure, *others[: MAX_CANDIDATES - len(sure)]]
+        found = [*sure, *others[: max(0, MAX_CANDIDATES - len(sure))]]
         found.sort(key=lambda call: -call.score)
         tools: set[str] = set()
         for call in found:
@@ -81,6 +81,7 @@ class Proposer:
     def _calls(self, schema: ToolSchema, facts: Facts) -> list[Candidate]:
         tool = schema.name
         found: dict[str, Candidate] = {}
+        cold = self.signatures.coldness(tool)
         for names, chance in self.signatures.likely(schema):
             for choices, args_chance in self._combinations(schema, names, facts):
                 args = {name: choice.value for name, choice in choices.items()}
@@ -89,7 +90,7 @@ class Proposer:
                 if key in facts.history.called:
                     score *= _REPEATED
                 if key not in found or found[key].score < score:
-                    found[key] = Candidate(tool, args, choices, key, args_chance, score)
+                    found[key] = Candidate(tool, args, choices, key, args_chance, score, cold)
         return list(found.values())
 
     def _combinations(self, schema: ToolSchema, names: Sequence[str], facts: Facts) -> list[Scored]:
@@ -103,7 +104,7 @@ class Proposer:
         }
         if not names:
             # Nothing in the conversation speaks for a call that needs nothing of it.
-            return [({}, 1.0 if tool in self.signatures.tallies else _COLD_EMPTY)]
+            return [({}, _COLD_EMPTY if self.signatures.coldness(tool) == 1 else 1.0)]
         if len(names) == 1:
             (name,) = names
             return [({name: option}, option.chance) for option in options[name][:_BEAM]]

@@ -28,6 +28,9 @@ PRIOR: Mapping[str, float] = {
     "user_recent": 0.5,  # and said all the arguments
     "error": -0.1,  # the last output was an error
     "no_args": -0.1,  # there are no arguments
+    "cold_recent": 0.7,  # as `all_recent`, of a tool hardly ever seen called
+    "cold_repeat": 3.0,  # as `repeat`, of such a tool: it may be walking a list
+    "cold_used": -1.0,  # such a tool was used before, and another one last
     "null": -0.6,  # from here: no candidate comes true
     "null_none": 0.3,  # log chance of no call at all
     "null_other": 0.0,  # log chance of a tool that may not run early
@@ -36,11 +39,11 @@ PRIOR: Mapping[str, float] = {
     "null_best": -0.4,  # log chance of the likeliest candidate
 }
 """The weights before anything was learned. They are means, rounded to a tenth, of what two unlike
-domains taught (the recorded conversations that docs/patterns.md names)."""
+domains taught (the recorded conversations that docs/patterns.md names); those of `cold_` are
+set by hand, to what a person would guess."""
 
 _NAMES = tuple(PRIOR)
 _AT = _NAMES.index("null")
-_PADDING = (0.0,) * (len(_NAMES) - _AT)
 _NULL_PADDING = (0.0,) * _AT
 _LEAST = 1e-3
 _MAX_VOTES = 5
@@ -58,6 +61,8 @@ class Candidate:
     """Chance of the arguments, given the tool."""
     score: float
     """Rough chance of the call, by which candidates are picked."""
+    cold: float
+    """1 for a tool that was never seen called, falling with every call."""
     row: Row = ((), ())
 
 
@@ -73,12 +78,13 @@ class Facts:
 
 
 def describe(candidate: Candidate, facts: Facts, *, best: bool) -> Row:
-    """Return a candidate's features and marks."""
+    """Return a candidate's features, which end where those of no candidate begin, and marks."""
     history = facts.history
     tool = candidate.tool
     choices = list(candidate.choices.values())
     recent = [choice.serial == history.serial for choice in choices]
     user, said = history.after_user, bool(recent) and all(recent)
+    repeat = history.last_event.rstrip(ERROR) == tool
     features = (
         1.0,
         _log(facts.chances[tool]),
@@ -92,13 +98,15 @@ def describe(candidate: Candidate, facts: Facts, *, best: bool) -> Row:
         float(len(choices) > 1 and _share_a_place(choices)),
         min(_MAX_VOTES, sum(c.votes for c in choices)) / len(choices) if choices else 0.0,
         float(candidate.key in history.called),
-        float(history.last_event.rstrip(ERROR) == tool),
+        float(repeat),
         float(tool not in history.tools_called),
         float(user),
         float(user and said),
         float(history.last_event.endswith(ERROR)),
         float(not choices),
-        *_PADDING,
+        candidate.cold * said,
+        candidate.cold * (repeat and bool(choices) and not any(recent)),
+        candidate.cold * (not repeat and tool in history.tools_called),
     )
     turn = "U" if user else "T"
     marks: tuple[str, ...] = (tool, f"{tool}|{turn}", f"{tool}|{turn}{int(said)}")

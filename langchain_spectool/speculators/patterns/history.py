@@ -122,9 +122,16 @@ class History:
         if message.flat is None:
             return
         for path in message.flat.leaves:
-            names = names_of(path) if path != "$" else (singular(tool),)
+            names = names_of(path) if path != "$" else _names_in(tool)
             for name in names:
                 self.by_name.setdefault(name, []).append((output, path))
+
+
+def _names_in(tool: str) -> Sequence[str]:
+    """Return the arguments that a tool's plain answer may fill: `find_user_id` gives `user_id`."""
+    parts = [singular(part) for part in tool.split("_")]
+    pairs = ["_".join(parts[at : at + 2]) for at in range(len(parts) - 1)]
+    return [singular(tool), *pairs]
 
 
 class Histories:

@@ -91,7 +91,8 @@ class Model:
             self.calibration.learn(candidate.tool, chance, candidate.key in keys)
         right = [index for index, key in enumerate(predicted.keys, 1) if key in keys] or [0]
         example = (predicted.example[0], right)
-        self.ranker.learn(example)
+        if right != [0] or predicted.keys:  # a turn without candidates teaches no ranking
+            self.ranker.learn(example)
         self._count(history, {schema.name: schema for schema in schemas}, calls, run)
         return example
 
@@ -163,7 +164,8 @@ class Model:
     def _publish(self, schemas: Mapping[str, ToolSchema], calls: Calls, run: int) -> None:
         """Take note of names: those a schema declares are public, others need enough runs."""
         for name, schema in schemas.items():
-            self.shared.declare([name, *schema.args])
+            if schema.is_known:
+                self.shared.declare([name, *schema.args])
         for tool, args in calls:
             for name in (tool, *list(args)[:_MAX_ARGS]):
                 self.shared.seen(f"n:{name}", run)

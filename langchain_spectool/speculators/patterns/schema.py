@@ -6,6 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
+from langchain_core.messages import AIMessage
+
 from langchain_spectool.speculators.patterns.paths import singular
 from langchain_spectool.speculators.patterns.shapes import token_shapes
 from langchain_spectool.speculators.patterns.sources import Source
@@ -46,6 +48,8 @@ class ToolSchema:
     name: str
     args: Mapping[str, ArgSchema]
     required: tuple[str, ...]
+    is_known: bool = True
+    """False for a tool of which only calls were seen: its name may be anyone's data."""
 
 
 class Schemas:
@@ -75,6 +79,18 @@ class Schemas:
 def names_of(tools: Iterable[object]) -> frozenset[str]:
     """Return the names of tools."""
     return frozenset(name for tool in tools if (name := str(getattr(tool, "name", ""))))
+
+
+def called_in(messages: Iterable[object]) -> list[ToolSchema]:
+    """Return the tools that messages call, of which nothing but the name is known."""
+    calls = [
+        call
+        for message in messages
+        if isinstance(message, AIMessage)
+        for call in message.tool_calls
+    ]
+    names = sorted({call["name"] for call in calls} - {""})
+    return [ToolSchema(name=name, args={}, required=(), is_known=False) for name in names]
 
 
 def read_schema(tool: object) -> ToolSchema:

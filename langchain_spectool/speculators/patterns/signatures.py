@@ -47,6 +47,10 @@ class Signatures:
             if share(tally, name) > _LEAST
         ]
 
+    def coldness(self, tool: str) -> float:
+        """Return 1 for a tool that was never seen called, less with every call."""
+        return 1 / (1 + self.tallies.get(tool, {}).get(TOTAL, 0.0))
+
     def allows_twins(self, tool: str) -> bool:
         """Whether two arguments of a call may have the same value."""
         tally = self.tallies.get(tool, {})

@@ -18,7 +18,7 @@ from langchain_spectool.speculators.patterns.origins import origins_of, trusted_
 from langchain_spectool.speculators.patterns.parsing import parse
 from langchain_spectool.speculators.patterns.ranker import Example
 from langchain_spectool.speculators.patterns.restored import merge_models
-from langchain_spectool.speculators.patterns.schema import Schemas, names_of
+from langchain_spectool.speculators.patterns.schema import Schemas, called_in, names_of
 from langchain_spectool.speculators.patterns.shared import run_digest
 from langchain_spectool.speculators.patterns.store import load_models, write_patterns
 
@@ -26,7 +26,7 @@ WARM_UP = 5
 _QUEUE = 256
 _WORKED_OFF = 8
 """Most waiting turns that one guess learns from first."""
-_EPOCHS = 2
+_EPOCHS = 3
 _MAX_EXAMPLES = 20_000
 
 
@@ -70,6 +70,7 @@ class Patterns:
     """
 
     name = "patterns"
+    free = True
     samples = 1
 
     def __init__(  # noqa: PLR0913 - settings, by keyword
@@ -223,8 +224,8 @@ class Patterns:
 
     def _live_through(self, trajectory: Trajectory) -> list[Example]:
         model = self._tenant(trajectory.tenant).model
-        schemas = self._schemas.of_all(trajectory.tools)
-        declared = frozenset(trajectory.read_only)
+        schemas = self._schemas.of_all(trajectory.tools) or called_in(trajectory.messages)
+        declared = frozenset(trajectory.read_only) or frozenset(tool.name for tool in schemas)
         run = run_digest(trajectory.run)
         history = History()
         examples: list[Example] = []

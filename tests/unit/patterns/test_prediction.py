@@ -339,3 +339,9 @@ def test_free_text_and_code_navigation_stay_silent(agent: Any, tool: Tool) -> No
         if guess.confidence >= 0.3
     ]
     assert sure == []
+
+
+def test_runs_without_a_tools_file_teach_too() -> None:
+    """Where nothing says which tools there are, those that are called are learned from."""
+    runs = [Run(run.messages, run.run, (), frozenset()) for run in visits(8)]
+    assert first(taught(runs), NEW[:7]) == ("get_loan", {"loan_id": "L-0351"})

@@ -109,6 +109,13 @@ def test_whatever_one_run_says_is_not_published(said: str, told: str) -> None:
     assert json.dumps(told)[1:-1] not in text
 
 
+def test_names_that_no_tools_file_declares_need_enough_runs(tmp_path: Path) -> None:
+    """Where the tools are not known, a name that few runs called is not written."""
+    runs = [Run(secretive(1), f"run {n}", (), frozenset()) for n in range(2)]
+    assert "get_loan" not in written(taught(runs, shared_across=3), tmp_path / "a.json")
+    assert "get_loan" in written(taught(runs, shared_across=2), tmp_path / "b.json")
+
+
 def test_item_is_public_after_enough_different_runs() -> None:
     """Only different runs count, and only their digests are held meanwhile."""
     shared = Shared(across=3)
