@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from langchain_spectool.speculators.patterns.speculator import Patterns
     from langchain_spectool.speculators.rules import Rules
     from langchain_spectool.speculators.self_model import SelfModel
+    from langchain_spectool.telemetry.event_log import EventLog
     from langchain_spectool.telemetry.log import LogObserver
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "EarlyDispatch",
     "Ensemble",
     "Event",
+    "EventLog",
     "Guess",
     "Learner",
     "LogObserver",
@@ -73,6 +75,7 @@ _HOMES = {
     "EarlyDispatch": "speculators.early_dispatch",
     "Ensemble": "speculators.ensemble",
     "Event": "_core.events",
+    "EventLog": "telemetry.event_log",
     "Guess": "_core.guess",
     "Learner": "_core.ports",
     "LogObserver": "telemetry.log",

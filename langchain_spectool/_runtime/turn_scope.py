@@ -380,6 +380,7 @@ class TurnScope:
                 tool=candidate.tool,
                 source=candidate.source,
                 confidence=candidate.confidence,
+                key_hash=digest(candidate.key),
                 detail=candidate.detail,
             )
         )

@@ -1,0 +1,163 @@
+"""Events as JSON Lines: written while agents run, read back by what measures them."""
+
+import json
+import math
+import os
+import secrets
+import threading
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final, Self, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from langchain_spectool._core.events import Event
+from langchain_spectool.errors import SpectoolError
+
+__all__ = ["EventLog", "read_events"]
+
+_MOST_BYTES: Final = 2**20
+"""Longest line that is read: no event is that long unless its `detail` is."""
+_DEFAULTS: Final = {each.name: each.default for each in fields(Event)}
+_EVENT: Final = TypeAdapter(Event)
+
+
+class EventLog:
+    """Observer that appends one JSON object a line to a file, each line written out at once.
+
+    A line holds the fields of `Event` that differ from their defaults, and `log`, which names the
+    process that wrote it: several may append to one file, and files may be joined. It holds no
+    messages, arguments or results.
+
+    Raises:
+        OSError: The file cannot be opened for writing.
+    """
+
+    def __init__(self, path: str | PathLike[str], *, detail: bool = False) -> None:
+        """Append to `path`; `detail` adds the text that may hold what a model or a user wrote."""
+        self._file = Path(path).open("a", encoding="ascii", buffering=1)  # noqa: SIM115 - until closed
+        self._detail = detail
+        self._name = secrets.token_hex(4)
+        self._lock = threading.Lock()
+
+    def on_event(self, event: Event) -> None:
+        """Write one line.
+
+        Raises:
+            OSError: It cannot be written.
+            ValueError: The log is closed.
+        """
+        said = {name: getattr(event, name) for name in _DEFAULTS}
+        line = {name: value for name, value in said.items() if value != _DEFAULTS[name]}
+        if not self._detail:
+            line.pop("detail", None)
+        # The process is part of the name: a fork counts its turns from the same number on.
+        line["log"] = f"{self._name}.{os.getpid()}"
+        text = json.dumps(line)
+        with self._lock:
+            self._file.write(f"{text}\n")
+
+    def close(self) -> None:
+        """Close the file; later events are errors."""
+        with self._lock:
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def read_events(path: str | PathLike[str]) -> tuple[list[Event], list[str]]:
+    """Return the events of a log in the order of its lines, and what was skipped.
+
+    Each skipped line is named with its number and the reason, safe to print. A turn keeps its
+    number unless another process's turn has it already. Times are comparable within a turn only:
+    every process has a clock of its own.
+
+    Raises:
+        SpectoolError: The file cannot be read.
+    """
+    events: list[Event] = []
+    bad: list[str] = []
+    numbers = _Numbers()
+    try:
+        with Path(path).open("rb") as file:
+            for number, line in enumerate(_lines(file), 1):
+                if not line.strip():
+                    continue
+                try:
+                    events.append(_event(line, numbers))
+                except ValueError as error:
+                    bad.append(f"line {number}: {_reason(error)}")
+    except OSError as error:
+        msg = f"{os.fspath(path)!r} cannot be read: {error.strerror}"
+        raise SpectoolError(msg) from error
+    return events, bad
+
+
+class _Numbers:
+    """Gives every turn of every process a number that no other turn has."""
+
+    def __init__(self) -> None:
+        self._given: dict[tuple[str, int], int] = {}
+        self._taken: set[int] = set()
+        self._highest = 0
+
+    def of(self, log: str, turn: int) -> int:
+        """Return the number of a turn; 0, which is no turn, stays 0."""
+        if turn == 0:
+            return 0
+        if (log, turn) not in self._given:
+            number = turn if turn not in self._taken else self._highest + 1
+            self._given[log, turn] = number
+            self._taken.add(number)
+            self._highest = max(self._highest, number)
+        return self._given[log, turn]
+
+
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield lines, of one that is too long only its start."""
+    while line := file.readline(_MOST_BYTES):
+        yield line
+        while len(line) == _MOST_BYTES and not line.endswith(b"\n"):
+            line = file.readline(_MOST_BYTES)
+
+
+def _event(line: bytes, numbers: _Numbers) -> Event:
+    try:
+        found: Any = json.loads(line)
+    except RecursionError:
+        msg = "not JSON: nested too deep"
+        raise ValueError(msg) from None
+    if not isinstance(found, dict):
+        msg = "not a JSON object"
+        raise ValueError(msg)  # noqa: TRY004 - what a line holds is a value, whatever its type
+    said = cast("dict[str, Any]", found)
+    event = _EVENT.validate_python({name: said[name] for name in _DEFAULTS if name in said})
+    if not all(map(math.isfinite, _floats(event))):
+        msg = "a time or a confidence is not finite"
+        raise ValueError(msg)
+    return replace(event, turn=numbers.of(str(said.get("log", "")), event.turn))
+
+
+def _floats(event: Event) -> Iterator[float]:
+    return (value for name in _DEFAULTS if isinstance(value := getattr(event, name), float))
+
+
+def _reason(error: ValueError) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_input=False, include_url=False)[0]
+        return f"`{'.'.join(map(str, first['loc']))}`: {first['msg']}"
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
+    return f"not JSON: {error}" if isinstance(error, json.JSONDecodeError) else str(error)

@@ -1,0 +1,126 @@
+"""`EventLog`: what it writes is read back, and what it did not write is named and skipped."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from langchain_spectool import Event
+from langchain_spectool.errors import SpectoolError
+from langchain_spectool.telemetry.event_log import EventLog, read_events
+
+FULL = Event(
+    kind="claim",
+    at_s=3.5,
+    turn=7,
+    verdict="hit",
+    tool="look\n\x1b[31m\u2028",
+    source="rules",
+    position=0,
+    confidence=0.5,
+    started_s=1.0,
+    spent_s=0.25,
+    waited_s=0.125,
+    hidden_s=0.125,
+    key_hash="abc123",
+    detail="what a user wrote",
+    usage=(7, 2),
+)
+BARE = Event(kind="turn_ended", at_s=4.0, turn=8)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Name a log that is not there yet."""
+    return tmp_path / "events.jsonl"
+
+
+def test_events_come_back(log: Path) -> None:
+    """With `detail`, every field survives, hostile names included, each event on one line."""
+    with EventLog(log, detail=True) as observer:
+        observer.on_event(FULL)
+        observer.on_event(BARE)
+    assert read_events(log) == ([FULL, BARE], [])
+    assert len(log.read_text().splitlines()) == 2
+
+
+def test_detail_stays_out_unless_asked_for(log: Path) -> None:
+    """What a model or a user wrote is in no line."""
+    with EventLog(log) as observer:
+        observer.on_event(FULL)
+    assert "wrote" not in log.read_text()
+    [event], _ = read_events(log)
+    assert (event.detail, event.spent_s) == ("", FULL.spent_s)
+
+
+def test_lines_are_there_at_once(log: Path) -> None:
+    """A log that nobody closed holds all its events."""
+    observer = EventLog(log)
+    observer.on_event(BARE)
+    assert read_events(log) == ([BARE], [])
+    observer.close()
+
+
+def test_closed_log_says_so(log: Path) -> None:
+    """An event after the end is an error for the broadcast to report, not a silent loss."""
+    observer = EventLog(log)
+    observer.close()
+    with pytest.raises(ValueError, match="closed"):
+        observer.on_event(BARE)
+
+
+def test_two_processes_turns_stay_apart(log: Path) -> None:
+    """Both count from 1; in one file the second one's turns get numbers of their own."""
+    with EventLog(log) as first, EventLog(log) as second:
+        for observer in (first, second, first, second):
+            observer.on_event(Event(kind="guess", at_s=1.0, turn=1))
+        second.on_event(Event(kind="error", at_s=0.0))
+    events, _ = read_events(log)
+    assert [event.turn for event in events] == [1, 2, 1, 2, 0]
+
+
+GOOD = '{"kind": "claim", "at_s": 1.0}'
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("not json", "not JSON"),
+        ('{"kind": "cla', "not JSON"),
+        ("[1]", "not a JSON object"),
+        ('{"at_s": 1.0}', "`kind`"),
+        ('{"kind": "claim"}', "`at_s`"),
+        ('{"kind": "party", "at_s": 1.0}', "`kind`"),
+        ('{"kind": "claim", "at_s": "soon"}', "`at_s`"),
+        ('{"kind": "claim", "at_s": NaN}', "not finite"),
+        ('{"kind": "claim", "at_s": 1e999}', "not finite"),
+        ('{"kind": "claim", "at_s": 1, "usage": [1]}', "`usage"),
+        ('{"kind": "claim", "at_s": 1, "turn": "' + "9" * 5_000 + '"}', "`turn`"),
+        ("[" * 100_000, "nested too deep"),
+        ('"' + "x" * 3 * 2**20, "not JSON"),
+        ("\udcff", "not UTF-8"),
+    ],
+)
+def test_bad_lines_are_named_and_skipped(line: str, reason: str, log: Path) -> None:
+    """What is no event costs its line only, and the message fits on one line of a terminal."""
+    text = f"{GOOD}\n{line}\n\n{GOOD}\n"
+    log.write_bytes(text.encode("utf-8", "surrogateescape"))
+    events, [bad] = read_events(log)
+    assert len(events) == 2
+    assert bad.startswith("line 2: ")
+    assert reason in bad
+    assert bad.isprintable()
+    assert len(bad) < 300
+
+
+def test_fields_of_later_versions_are_ignored(log: Path) -> None:
+    """A field that this version does not know changes nothing."""
+    log.write_text(json.dumps({"kind": "guess", "at_s": 1, "mood": "good"}))
+    assert read_events(log) == ([Event(kind="guess", at_s=1.0)], [])
+
+
+@pytest.mark.parametrize("where", ["missing.jsonl", "."])
+def test_what_cannot_be_read_is_named(where: str, tmp_path: Path) -> None:
+    """A file that is not there, or is a folder, is the caller's error."""
+    with pytest.raises(SpectoolError, match="cannot be read"):
+        read_events(tmp_path / where)
