@@ -161,6 +161,10 @@ class Economy:
             count = self._samples[source] = SampleCount(most)
         return count.asked
 
+    def may_ask(self, samples: int, tenant: str | None) -> int:
+        """Return `samples`; none for a tenant that is switched off."""
+        return 0 if tenant in self._switches.tenants else samples
+
     # --- after a turn
 
     def committed(self, said: Sequence[Said], keys: Collection[str]) -> list[tuple[Said, bool]]:

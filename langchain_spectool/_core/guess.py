@@ -60,6 +60,9 @@ class TurnRequest:
     """The main model of this request, without its tools; None where it cannot be known."""
     tenant: str | None = None
     """Whose conversation it is; None if nobody said. Nothing learned crosses tenants."""
+    run: str = ""
+    """What tells its thread, or its run without one, from others; empty if that is not known.
+    Messages cannot: an agent may trim or summarise them."""
     on_usage: Callable[[str, tuple[int, int] | None], None] | None = None
     """Told a source's name and the input and output tokens of each of its model calls."""
 

@@ -105,6 +105,12 @@ class Forker(Speculator, Protocol):
         ...
 
 
+def payer_of(source: Speculator, sample: int) -> str:
+    """Return the label of who asks a model for a sample: of a group, one of its members."""
+    told: Callable[[int], str] | None = getattr(source, "payer", None)
+    return source.name if told is None else told(sample)
+
+
 class Observer(Protocol):
     """Receives every event, in order, from whichever thread caused it.
 

@@ -79,7 +79,7 @@ class Prices:
 
         None where the table has no such model: a price is never taken from a similar name.
         """
-        if model_name is None:
+        if not isinstance(cast("object", model_name), str) or model_name is None:
             return None
         if (exact := self._table.get(model_name)) is not None:
             return exact

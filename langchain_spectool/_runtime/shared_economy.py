@@ -51,6 +51,11 @@ class SharedEconomy:
         with self._lock:
             return self._economy.samples(source, most, alike=alike, free=free, tenant=tenant)
 
+    def may_ask(self, samples: int, tenant: str | None) -> int:
+        """Return `samples`; none for a tenant that is switched off."""
+        with self._lock:
+            return self._economy.may_ask(samples, tenant)
+
     def committed(self, said: Sequence[Said], keys: Collection[str]) -> list[tuple[Said, bool]]:
         """Learn which guesses came true; see `Economy.committed`."""
         with self._lock:

@@ -16,7 +16,7 @@ from langchain_core.runnables.config import set_config_context
 from langchain_spectool._runtime.landing import running_loop
 from langchain_spectool.graph.deltas import StreamStep
 from langchain_spectool.graph.isolation import with_handler
-from langchain_spectool.graph.model_turn import ModelTurn
+from langchain_spectool.graph.model_turn import ModelTurn, QuietTurn
 from langchain_spectool.graph.speculation import Speculation
 from langchain_spectool.graph.tap import Tap, tapped, tapping
 
@@ -194,7 +194,7 @@ class _ModelWatch:
 
     def __init__(self, speculation: Speculation) -> None:
         self._speculation = speculation
-        self._turns: dict[UUID, ModelTurn] = {}
+        self._turns: dict[UUID, ModelTurn | QuietTurn] = {}
 
     def model_started(
         self, run_id: UUID, messages: Sequence[BaseMessage], parameters: Mapping[str, Any]
@@ -202,10 +202,11 @@ class _ModelWatch:
         turn = self._speculation.begin_turn(None, loop=running_loop())
         if turn is not None:
             self._turns[run_id] = turn
-            turn.model_started(run_id, messages, parameters)
+            if isinstance(turn, ModelTurn):
+                turn.model_started(run_id, messages, parameters)
 
     def streamed(self, run_id: UUID, step: StreamStep) -> None:
-        if turn := self._turns.get(run_id):
+        if isinstance(turn := self._turns.get(run_id), ModelTurn):
             turn.streamed(run_id, step)
 
     def model_ended(self, run_id: UUID, message: AIMessage | None) -> None:
@@ -229,7 +230,9 @@ class _Watched:
     ) -> None:
         self._speculation = speculation
         self._turn = speculation.begin_turn(None, loop=loop)
-        self._tap = None if self._turn is None else speculation.node_tap(self._turn)
+        # A run that is held out has no tap: nothing of ours may make its model stream.
+        turn = self._turn
+        self._tap = speculation.node_tap(turn) if isinstance(turn, ModelTurn) else None
         self._tapped: AbstractContextManager[None] | None = None
         self._answer: AIMessage | None = None
         self.config = config if config is None or self._tap is None else tapping(config, self._tap)
@@ -259,5 +262,7 @@ class _Watched:
             return
         if kind is not None:
             self._turn.abandon()
+        elif isinstance(self._turn, QuietTurn):
+            self._speculation.end_turn(self._turn, self._answer)
         elif self._turn.request is not None:
             self._speculation.end_turn(self._turn, self._answer or self._turn.answer)

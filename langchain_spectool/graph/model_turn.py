@@ -13,7 +13,7 @@ from langchain_spectool._core.assembly import CallAssembler, ClosedCall
 from langchain_spectool._core.events import Event
 from langchain_spectool._core.flight import Flight, Outcome
 from langchain_spectool._core.guess import CHAIN, Guess, TurnRequest
-from langchain_spectool._core.ports import Clock, Speculator
+from langchain_spectool._core.ports import Clock, Speculator, payer_of
 from langchain_spectool._core.verdicts import IdleReason
 from langchain_spectool._runtime.run_watch import WatchedRun
 from langchain_spectool._runtime.turn_scope import EarlyRun, TurnScope, turn_numbers
@@ -81,6 +81,8 @@ class ModelTurn:
     """For a wrapped node: the book of the tools in its model's parameters."""
     run: WatchedRun | None = None
     tenant: str | None = None
+    thread: str = ""
+    """What tells its thread, or its run without one, from others."""
     request: TurnRequest | None = None
     """None until a wrapped node calls its model."""
     idle: IdleReason = "no_guesses"
@@ -109,7 +111,10 @@ class ModelTurn:
         self.scope.on_landed = self._follow if self.team.chains else None
         self._forks = Forks.of(self.team.forking) if self.team.forking else None
         for speculator in self.team.sampling:
-            self._ask(speculator, request, None)
+            try:
+                self._ask(speculator, request, None)
+            except Exception as error:  # noqa: BLE001 - an odd source costs its own guesses only
+                self._failed("ask", error)
         if self.team.chains:
             self.scope.go_on()
 
@@ -126,13 +131,14 @@ class ModelTurn:
                 tenant=self.tenant,
             )
         for number in range(most):
-            self._start(
-                sample_of(speculator, request, number), number, warm_up_of(speculator), parent
-            )
+            sample, payer = sample_of(speculator, request, number), payer_of(speculator, number)
+            self._start(sample, number, warm_up_of(speculator), parent, payer)
 
-    def _start(self, sample: Sample, number: int, warm_up: int, parent: Flight | None) -> None:
+    def _start(
+        self, sample: Sample, number: int, warm_up: int, parent: Flight | None, payer: str
+    ) -> None:
         around = self.around
-        if around is None or not self._pays(sample.source):
+        if around is None or not self._pays(payer):
             return
         job = sample.job(
             lambda guess: self.offer(guess, sample.source, number, warm_up, parent, sample.request),
@@ -252,6 +258,7 @@ class ModelTurn:
                 tools=book.tools,
                 declared=book.declared if self.team.sampling else (),
                 tenant=self.tenant,
+                run=self.thread,
             ),
             sample=bool(self.team.sampling and book.declared),
         )
@@ -286,9 +293,11 @@ class ModelTurn:
         if self._forks is None or self.request is None or run_id not in self._listeners:
             return
         for forker, partial in self._forks.heard(run_id, step):
-            for number in range(forker.samples):
+            economy = self.scope.purse.economy
+            for number in range(economy.may_ask(forker.samples, self.tenant)):
                 sample = fork_of(forker, self.request, partial, number)
-                self._start(sample, forker.samples + number, warm_up_of(forker), None)
+                place = forker.samples + number
+                self._start(sample, place, warm_up_of(forker), None, forker.name)
 
     def _hear(self, listener: _Listener, step: StreamStep) -> None:
         news = listener.assembler.feed(
@@ -336,7 +345,10 @@ class ModelTurn:
         if request is None or not request.declared:
             return
         for learner in self.team.learning:
-            learner.learn(request, calls)
+            try:
+                learner.learn(request, calls)
+            except Exception as error:  # noqa: BLE001 - the plan stands, and the others learn
+                self._failed("learn", error)
 
     def abandon(self) -> None:
         """Drop everything: the model failed or was cancelled."""

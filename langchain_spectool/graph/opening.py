@@ -1,12 +1,16 @@
 """How a turn of the main model begins: what may be done in it, and who guesses."""
 
 import asyncio
+import itertools
 import os
+import threading
 import time
+import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from cachetools import LRUCache
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 
@@ -16,7 +20,7 @@ from langchain_spectool._core.verdicts import IdleReason
 from langchain_spectool._runtime import runs
 from langchain_spectool._runtime.driver import AsyncDriver, Driver, ThreadDriver
 from langchain_spectool._runtime.landing import running_loop
-from langchain_spectool._runtime.run_watch import RunWatch, WatchedRun
+from langchain_spectool._runtime.run_watch import MOST_RUNS, RunWatch, WatchedRun
 from langchain_spectool._runtime.shared_economy import SharedEconomy
 from langchain_spectool._runtime.turn_scope import Common, Place, TurnScope
 from langchain_spectool.graph.book import ToolBook, judge_of
@@ -29,6 +33,9 @@ from langchain_spectool.graph.team import Team
 from langchain_spectool.telemetry.arms import held_out
 from langchain_spectool.telemetry.broadcast import Broadcast
 from langchain_spectool.telemetry.report import Tally
+
+_run_numbers = itertools.count(1)
+_PROCESS = uuid.uuid4().hex
 
 Tenant = Callable[[Mapping[str, Any]], str | None]
 """From a run's config to whose conversation it is; None if nobody said."""
@@ -71,6 +78,8 @@ class TurnOpener:
         self._books: dict[bool, ToolBook] = {}
         self._last_bound: tuple[object, Sequence[BaseTool]] = (None, ())
         self._watch = self._watch_runs()
+        self._lock = threading.Lock()
+        self._numbers: LRUCache[int, tuple[int, int]] = LRUCache(MOST_RUNS)
 
     def _watch_runs(self) -> RunWatch | None:
         """Return who follows runs from end to end, where the policy makes that necessary."""
@@ -81,7 +90,7 @@ class TurnOpener:
         def hold_out(number: int) -> bool:
             return bool(policy.holdout) and held_out(policy.seed, number, policy.holdout)
 
-        return RunWatch(hold_out, self._run_ended, (GraphBubbleUp,))
+        return RunWatch(hold_out, self._run_ended, (GraphBubbleUp, GeneratorExit))
 
     def _run_ended(self, run: WatchedRun, now_s: float, succeeded: bool) -> None:  # noqa: FBT001 - what happened
         self._common.economy.forget("run", run.number)
@@ -142,7 +151,9 @@ class TurnOpener:
 
         if asked is not None and self._is_quiet(model, book(asked.tools), place):
             return self._quiet(driver, self._silence(book(asked.tools)), run)
-        tenant = self._tenant(config)
+        named: object = self._tenant(config)
+        # Text, as in `switch_off` and in files: a number that does not equal it would pass.
+        tenant = None if named is None else str(named)
         turn = ModelTurn(
             scope=TurnScope(
                 place,
@@ -160,10 +171,26 @@ class TurnOpener:
             rebook=lambda parameters: book(self._bound(parameters)),
             run=run,
             tenant=tenant,
+            thread=self._thread(config, place),
         )
         if asked is not None:
-            self._start(turn, replace(asked, model=model, tenant=tenant))
+            self._start(turn, replace(asked, model=model, tenant=tenant, run=turn.thread))
         return turn
+
+    def _thread(self, config: Mapping[str, Any], place: Place) -> str:
+        """Return what tells the thread of a turn, or its run without one, from others."""
+        thread = config["configurable"].get("thread_id")
+        if thread is not None:
+            return f"thread {thread}"
+        # An address is used again: the steps of another run begin anew.
+        name, step = id(place.control), place.step or 0
+        with self._lock:
+            number, last = self._numbers.get(name, (0, -1))
+            if step <= last:
+                number = next(_run_numbers)
+            self._numbers[name] = number or next(_run_numbers), step
+            number = self._numbers[name][0]
+        return f"run {number} of {_PROCESS}"
 
     def watched(self, control: object) -> WatchedRun | None:
         """Return the run that is going on, if runs are followed."""
@@ -218,7 +245,8 @@ class TurnOpener:
 
     def hears(self, model: object) -> bool:
         """Say whether a source would hear `model` write."""
-        return bool(self.team.listening) and (self.team.force or caller_streams(model))
+        hearing = self.team.listening or self.team.forking
+        return bool(hearing) and (self.team.force or caller_streams(model))
 
     def _start(self, turn: ModelTurn, request: TurnRequest) -> None:
         declared = turn.book.declared if self.team.sampling else ()

@@ -83,8 +83,8 @@ class Speculation:
         self.policy = policy or Policy()
         self.gated = held_back(gated)
         self.trusted = server_names(trust_mcp)
-        self.team = team_of(self.speculators)
         self.prices = Prices(prices or {})
+        self.team = team_of(self.speculators, self.prices)
         self._tally = Tally(self.policy.seed)
         self._economy = SharedEconomy(self.policy, self.prices)
         self.events = Broadcast((self._tally, ChainLesson(self._economy), *observers))
@@ -159,7 +159,7 @@ class Speculation:
     @overload
     def begin_turn(
         self, request: None, *, loop: asyncio.AbstractEventLoop | None
-    ) -> ModelTurn | None: ...
+    ) -> ModelTurn | QuietTurn | None: ...
     @overload
     def begin_turn(
         self,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from langchain_spectool._core.ports import Forker, Learner, Speculator, StreamSpeculator
+from langchain_spectool._core.prices import Prices
 from langchain_spectool._core.verdicts import IdleReason
 
 Source = Speculator | StreamSpeculator
@@ -38,7 +39,7 @@ class Team:
         return "not_streaming" if self.listening else "no_speculators"
 
 
-def team_of(sources: Sequence[Source]) -> Team:
+def team_of(sources: Sequence[Source], prices: Prices | None = None) -> Team:
     """Return the team of `sources` and of the members they speak for.
 
     Raises:
@@ -58,10 +59,22 @@ def team_of(sources: Sequence[Source]) -> Team:
         listening=tuple(s for s in everyone if isinstance(s, StreamSpeculator)),
         learning=tuple(s for s in sources if isinstance(s, Learner)),
         forking=tuple(s for s in everyone if isinstance(s, Forker) and s.fork_after > 0),
-        models={
-            s.name: model for s in everyone if (model := cast("str", getattr(s, "model_name", "")))
-        },
+        models=_models(everyone, prices or Prices({})),
     )
+
+
+def _models(sources: Iterable[Source], prices: Prices) -> dict[str, str]:
+    """Return the model that each label asks: the dearest, where several have one label."""
+    asked: dict[str, list[str]] = {}
+    for source in sources:
+        model: object = getattr(source, "model_name", "")
+        if isinstance(model, str) and model:
+            asked.setdefault(source.name, []).append(model)
+    usual = (1000, 100)
+    return {
+        name: max(models, key=lambda model: prices.cost_usd(model, usual) or 0.0)
+        for name, models in asked.items()
+    }
 
 
 def _with_members(sources: Iterable[Source]) -> Iterator[Source]:
@@ -73,7 +86,7 @@ def _with_members(sources: Iterable[Source]) -> Iterator[Source]:
 
 def depth_of(source: object) -> int:
     """Return how many calls ahead `source` guesses: 1, unless it is a chain."""
-    return cast("int", getattr(source, "depth", 1))
+    return _whole(source, "depth", 1)
 
 
 def is_free(source: object) -> bool:
@@ -91,5 +104,10 @@ def samples_alike(source: object) -> bool:
 def warm_up_of(source: object) -> int:
     """Return how many guesses per tool `source` wants scored before any runs."""
     members = cast("Iterable[object]", getattr(source, "members", ()))
-    own = cast("int", getattr(source, "warm_up", 0))
-    return max((own, *map(warm_up_of, members)))
+    return max((_whole(source, "warm_up", 0), *map(warm_up_of, members)))
+
+
+def _whole(source: object, name: str, usual: int) -> int:
+    """Return an optional attribute of a source: its `usual` value, if it is no whole number."""
+    value: object = getattr(source, name, usual)
+    return value if isinstance(value, int) else usual

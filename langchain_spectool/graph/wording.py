@@ -29,7 +29,10 @@ _WORD: Final = re.compile(r"[^\W_]+")
 _NAME: Final = re.compile(r"[\w.@+-]+")  # hosts, addresses, file names, identifiers
 _SIXTYFOUR: Final = re.compile(r"[A-Za-z0-9+/_-]{8,}")
 _MIXED: Final = re.compile(r"[A-Z0-9]")  # what plain words do not have inside
-_HEXADECIMAL: Final = re.compile(r"(?:[0-9A-Fa-f]{2}){4,}")
+_HEXADECIMAL: Final = re.compile(
+    r"(?:[0-9A-Fa-f]{2}){4,}|(?<![0-9A-Za-z])(?:(?:0x|\\x)?[0-9A-Fa-f]{2}[ :,-]{0,2}){4,}"
+)
+_HEX_PARTS: Final = re.compile(r"0x|\\x|[ :,-]")
 _ESCAPED: Final = re.compile(r"(?:\\u[0-9A-Fa-f]{4})+|\\[^u]")
 _ESCAPED_ALONE: Final = '"\\/'
 _EDGES: Final = " .,;:!?\"'()[]{}<>"
@@ -112,12 +115,16 @@ def decoded(raw: str, depth: int = _DEPTH) -> Iterator[str]:
             # A slash may be a digit of base64, or part it from the rest of a path.
             parts = [token, *token.split("/")] if "/" in token else [token]
             found += (_readable(_from_base64, part) for part in parts)
-    found += (_readable(bytes.fromhex, match[0]) for match in _HEXADECIMAL.finditer(raw))
+    found += (_readable(_from_hex, match[0]) for match in _HEXADECIMAL.finditer(raw))
     for text in found:
         if text and text != raw:
             yield text
             if depth > 1:
                 yield from decoded(text, depth - 1)
+
+
+def _from_hex(text: str) -> bytes:
+    return bytes.fromhex(_HEX_PARTS.sub("", text))
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from langchain_spectool._core.guess import Guess, TurnRequest
-from langchain_spectool._core.ports import Learner, Speculator
+from langchain_spectool._core.ports import Learner, Speculator, payer_of
 
 
 class Chain:
@@ -54,6 +54,10 @@ class Chain:
     def members(self) -> Sequence[object]:
         """Whom it speaks for."""
         return (self.inner,)
+
+    def payer(self, sample: int) -> str:
+        """Return the label of who asks a model for `sample`."""
+        return payer_of(self.inner, sample)
 
     def guess(self, request: TurnRequest, sample: int) -> Iterable[Guess]:
         """Guess as `inner` does."""

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from langchain_spectool._core.guess import Guess, TurnRequest
 from langchain_spectool._core.keys import call_key
 from langchain_spectool._core.odds import Odds
-from langchain_spectool._core.ports import Learner, Speculator, StreamSpeculator
+from langchain_spectool._core.ports import Learner, Speculator, StreamSpeculator, payer_of
 
 Source = Speculator | StreamSpeculator
 Place = tuple[str, int]
@@ -113,13 +113,24 @@ class Ensemble:
         if failed:
             raise failed[0]
 
-    def _voice(self, request: TurnRequest, sample: int) -> "_Voice | None":
-        """Find out whose sample it is: first those numbered 0 of every member, then 1, ..."""
-        turns = sorted(
+    def payer(self, sample: int) -> str:
+        """Return the label of the member who asks a model for `sample`."""
+        turns = self._order()
+        if sample >= len(turns):
+            return self.name
+        number, position = turns[sample]
+        return payer_of(self._samplers[position], number)
+
+    def _order(self) -> list[tuple[int, int]]:
+        """Return whose each sample is: first those numbered 0 of every member, then 1, ..."""
+        return sorted(
             (number, position)
             for position, member in enumerate(self._samplers)
             for number in range(member.samples)
         )
+
+    def _voice(self, request: TurnRequest, sample: int) -> "_Voice | None":
+        turns = self._order()
         if sample >= len(turns):  # a member takes fewer samples by now
             return None
         number, position = turns[sample]

@@ -32,13 +32,26 @@ def _origin(choice: Choice, history: History, trusted: Collection[str]) -> Origi
     text = choice.text
     if choice.source[0] == "user" or any(_holds(said.raw, text) for said, _ in history.users):
         return "user"
-    holders = [output for output in history.outputs if _shows(output.parsed.raw, text)]
-    if holders:
-        safe = all(output.tool in trusted for output in holders)
-        return "trusted_output" if safe else "untrusted_output"
+    holder = _holder(text, history, trusted)
+    if holder is not None:
+        return holder
     if choice.source[0] in {"model", "arg", "same"} or _was_given(text, history):
         return "reasoning"
     return "constant"
+
+
+def _holder(text: str, history: History, trusted: Collection[str]) -> Origin | None:
+    """Return whose output holds `text`: one that nobody vouches for decides."""
+    held = history.notes.get(("holder", text), False)
+    if held is False:
+        held = None
+        for output in reversed(history.outputs):  # most values come from a late one
+            if (held is None or output.tool not in trusted) and _shows(output.parsed.raw, text):
+                held = "trusted_output" if output.tool in trusted else "untrusted_output"
+                if held == "untrusted_output":
+                    break
+        history.notes["holder", text] = held
+    return held
 
 
 def _shows(raw: str, text: str) -> bool:

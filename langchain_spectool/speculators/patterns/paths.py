@@ -54,6 +54,11 @@ class Flat:
             self._count += 1
             self.leaves.setdefault(path, []).append(Leaf(text, value, record))
 
+    @property
+    def full(self) -> bool:
+        """Whether no more values are kept."""
+        return self._count >= _MAX_LEAVES
+
     def name(self, record: int, text: str) -> None:
         """Keep a text that tells a record from its neighbours."""
         self.names.setdefault(record, []).append(text)
@@ -86,7 +91,7 @@ def flat(value: object) -> Flat:
 
 
 def _walk(found: Flat, path: str, value: object, record: int, depth: int) -> None:
-    if depth > _MAX_DEPTH:
+    if depth > _MAX_DEPTH or found.full:
         return
     if isinstance(value, dict):
         _walk_object(found, path, cast("dict[str, object]", value), depth)

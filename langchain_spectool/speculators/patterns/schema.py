@@ -55,7 +55,7 @@ class ToolSchema:
 class Schemas:
     """The schemas of the tools seen last, read once per tool object."""
 
-    def __init__(self, size: int = 512) -> None:
+    def __init__(self, size: int = 4_096) -> None:
         """Keep `size` tools."""
         self._size = size
         self._read: dict[int, tuple[object, ToolSchema]] = {}
@@ -70,7 +70,7 @@ class Schemas:
         if held is not None and held[0] is tool:
             return held[1]
         if len(self._read) >= self._size:
-            self._read.clear()
+            del self._read[next(iter(self._read))]
         schema = read_schema(tool)
         self._read[id(tool)] = (tool, schema)
         return schema

@@ -5,6 +5,8 @@ import random
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from threading import RLock
 from typing import Any, Protocol
@@ -12,6 +14,7 @@ from typing import Any, Protocol
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_spectool._core.guess import Guess, TurnRequest
+from langchain_spectool._runtime.steps import off_the_loop
 from langchain_spectool.speculators.patterns.history import Histories, History
 from langchain_spectool.speculators.patterns.model import Model
 from langchain_spectool.speculators.patterns.origins import origins_of, trusted_tools
@@ -23,6 +26,10 @@ from langchain_spectool.speculators.patterns.shared import run_digest
 from langchain_spectool.speculators.patterns.store import load_models, write_patterns
 
 WARM_UP = 5
+_SHORT = 20_000
+"""Most characters of a conversation that is read on the event loop: some milliseconds."""
+_FEW_TOOLS = 64
+"""Most tools that are looked at there."""
 _QUEUE = 256
 _WORKED_OFF = 8
 """Most waiting turns that one guess learns from first."""
@@ -159,8 +166,19 @@ class Patterns:
 
     async def aguess(self, request: TurnRequest, sample: int) -> AsyncIterator[Guess]:  # noqa: ARG002 - the port
         """Yield the likeliest calls, the most likely first."""
-        for guess in self._guesses(request):
+        for guess in await self._off_the_loop(request):
             yield guess
+
+    async def _off_the_loop(self, request: TurnRequest) -> list[Guess]:
+        """Guess here if that is quick: a long conversation must not hold the loop."""
+        if self._lock.acquire(blocking=False):
+            try:
+                waiting = [asked for asked, _ in islice(self._queue, _WORKED_OFF)]
+                if all(_is_short(each) for each in (request, *waiting)):
+                    return self._guesses(request)
+            finally:
+                self._lock.release()
+        return await off_the_loop(partial(self._guesses, request))
 
     def learn(self, request: TurnRequest, calls: Sequence[Mapping[str, Any]]) -> None:
         """Remember the turn for the next guess to learn from."""
@@ -219,7 +237,7 @@ class Patterns:
             self._schemas.of_all(request.tools),
             names_of(request.declared),
             [(str(call["name"]), call["args"]) for call in calls if call["name"]],
-            run_digest(_run_of(request.messages)),
+            run_digest(request.run or _run_of(request.messages)),
         )
 
     def _live_through(self, trajectory: Trajectory) -> list[Example]:
@@ -261,6 +279,13 @@ def _check(name: str, value: object, holds: bool, wanted: str) -> None:  # noqa:
     if not holds:
         msg = f"`{name}` must be {wanted}, got {value!r}"
         raise ValueError(msg)
+
+
+def _is_short(request: TurnRequest) -> bool:
+    if len(request.tools) > _FEW_TOOLS:
+        return False
+    texts: Iterable[Any] = (getattr(message, "content", "") for message in request.messages)
+    return sum(len(text) for text in texts if isinstance(text, str | list)) <= _SHORT
 
 
 def _name(tool: object) -> str:
