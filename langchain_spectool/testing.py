@@ -57,7 +57,8 @@ class _JumpingSelector(selectors.DefaultSelector):
         self.owed: set[object] = set()
         self._patience_s = patience_s
         self._first_threads = set(threading.enumerate())
-        self._hung = POOL.busy
+        self._hung = POOL.running
+        """Tasks of before, or that took too long: nothing waits for them."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         events = super().select(0)
@@ -80,8 +81,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         return events
 
     def _threads_work(self) -> bool:
-        self._hung = min(self._hung, POOL.busy)
-        return bool(self.owed) or POOL.busy > self._hung
+        return bool(self.owed) or not POOL.running <= self._hung
 
     def _has_new_threads(self) -> bool:
         return not self._first_threads.issuperset(threading.enumerate())
@@ -89,7 +89,7 @@ class _JumpingSelector(selectors.DefaultSelector):
     def _give_up(self) -> None:
         """Take what works now for hung, and do not wait for it again."""
         self.owed.clear()
-        self._hung = POOL.busy
+        self._hung = POOL.running
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):

@@ -32,30 +32,38 @@ class DaemonPool:
         self._size = size
         self._name = name
         self._numbers = itertools.count(1)
+        self._tickets = itertools.count(1)
         self._reset()
 
     def _reset(self) -> None:
         # A forked child has none of its parent's threads, and may have copied a taken lock.
         self._lock = threading.Lock()
         self._news = threading.Condition(self._lock)
-        self._tasks: deque[Task] = deque()
+        self._tasks: deque[tuple[int, Task]] = deque()
         self._threads = 0
-        self._busy = 0
+        self._running: set[int] = set()
 
     @property
     def busy(self) -> int:
-        """Tasks that have not returned, abandoned ones included."""
-        return self._busy
+        """How many tasks have not returned, abandoned ones included."""
+        return len(self._running)
+
+    @property
+    def running(self) -> frozenset[int]:
+        """The numbers of those tasks, counted up from the first."""
+        with self._lock:
+            return frozenset(self._running)
 
     def submit(self, task: Task) -> bool:
         """Run `task`, which must not raise, or return False when every thread is taken."""
         with self._lock:
-            if self._busy >= self._size:
+            if len(self._running) >= self._size:
                 return False
-            if self._busy >= self._threads and not self._start_thread():
+            if len(self._running) >= self._threads and not self._start_thread():
                 return False
-            self._busy += 1
-            self._tasks.append(task)
+            number = next(self._tickets)
+            self._running.add(number)
+            self._tasks.append((number, task))
             self._news.notify()
         return True
 
@@ -68,7 +76,7 @@ class DaemonPool:
         self._threads += 1
         return True
 
-    def _next(self) -> Task | None:
+    def _next(self) -> tuple[int, Task] | None:
         with self._lock:
             while not self._tasks:
                 if not self._news.wait(IDLE_S) and not self._tasks:
@@ -77,7 +85,8 @@ class DaemonPool:
             return self._tasks.popleft()
 
     def _work(self) -> None:
-        while (task := self._next()) is not None:
+        while (taken := self._next()) is not None:
+            number, task = taken
             try:
                 task()
             except BaseException:
@@ -85,9 +94,9 @@ class DaemonPool:
                     self._threads -= 1
                 raise
             finally:
-                del task
+                del task, taken
                 with self._lock:
-                    self._busy -= 1
+                    self._running.discard(number)
 
 
 POOL = DaemonPool(64)

@@ -98,7 +98,7 @@ def is_free(source: object) -> bool:
 def samples_alike(source: object) -> bool:
     """Say whether one sample of `source` is as good as another: they are not several members'."""
     members = cast("Sequence[object]", getattr(source, "members", ()))
-    return all(map(samples_alike, members)) if len(members) < 2 else False  # noqa: PLR2004 - several
+    return len(members) < 2 and all(map(samples_alike, members))  # noqa: PLR2004 - several
 
 
 def warm_up_of(source: object) -> int:
