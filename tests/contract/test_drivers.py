@@ -266,7 +266,7 @@ async def test_deadline_is_told_and_nothing_else_happens(kind: str) -> None:
 
         job = here.job(lambda: gate.wait(PATIENCE_S) and "late", arun, timeout_s=10)
         assert here.driver.start(job, contextvars.copy_context()) is not None
-        loop._jumping._hung = here.pool.busy  # type: ignore[attr-defined] # time passes all the same
+        loop._jumping._hung = here.pool.running  # type: ignore[attr-defined] # time passes all the same
         await asyncio.sleep(9.5)
         assert here.expired == 0
         await asyncio.sleep(1)
@@ -311,7 +311,7 @@ async def test_no_free_thread_is_no_room(kind: str) -> None:
         assert here.start(lambda: gate.wait(PATIENCE_S)) is not None
         assert here.start(lambda: "second", timeout_s=1) is None
         loop = asyncio.get_running_loop()
-        loop._jumping._hung = here.pool.busy  # type: ignore[attr-defined]
+        loop._jumping._hung = here.pool.running  # type: ignore[attr-defined]
         await asyncio.sleep(2)
         assert here.expired == 0
     assert await here.settled() is True
