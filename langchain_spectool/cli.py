@@ -8,6 +8,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from importlib import import_module, metadata
 
 from langchain_spectool.errors import SpectoolError
@@ -88,6 +89,16 @@ def _bench(options: argparse.Namespace, rest: Sequence[str]) -> int:
     return bench.main([*rest])
 
 
+def _model(options: argparse.Namespace, _: Sequence[str]) -> int:
+    from langchain_spectool.bench.model.command import show  # noqa: PLC0415 - as above
+    from langchain_spectool.bench.model.settings import ModelOptions  # noqa: PLC0415 - as above
+
+    names = {each.name for each in fields(ModelOptions)}
+    given = {name: value for name, value in vars(options).items() if name in names}
+    given["closed_at"] = tuple(options.closed_at)
+    return show(ModelOptions(**given), as_json=options.json)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="spectool", description="Early tool calls for LangGraph agents: look, check, measure."
@@ -115,12 +126,21 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser("replay", help="say how well recorded runs would have been guessed")
     )
 
+    _add_model(
+        commands.add_parser("model", help="say what speculation saves, by a model of its time")
+    )
+    report = commands.add_parser(
+        "report", help="draw a page of an event log; see `spectool report --help`", add_help=False
+    )
+    report.set_defaults(run=_bench, what="report_page")
+
     bench = commands.add_parser("bench", help="measure; see `spectool bench turns --help`")
     measures = bench.add_subparsers(required=True, metavar="what", dest="what")
     for name, about in (
         ("overhead", "what a turn costs when nothing is guessed"),
         ("turns", "what a turn takes when guesses hit and miss"),
         ("sources", "what each source of guesses hits, saves and wastes"),
+        ("paper", "the workload of the paper, against its figures and the model's"),
     ):
         measures.add_parser(name, help=about, add_help=False)
     bench.set_defaults(run=_bench)
@@ -169,6 +189,51 @@ def _add_replay(replay: argparse.ArgumentParser) -> None:
         "--offline", dest="online", action="store_false", help="learn nothing from them"
     )
     replay.set_defaults(run=_replay)
+
+
+def _add_model(model: argparse.ArgumentParser) -> None:
+    for name, dest, about in (
+        ("--G", "generation_s", "seconds the model writes a turn"),
+        ("--T", "tool_s", "seconds a tool takes"),
+        ("--g", "guess_s", "seconds until a guess"),
+    ):
+        model.add_argument(name, dest=dest, type=float, metavar="S", help=about)
+    model.add_argument("--alpha", type=float, metavar="P", help="share of right guesses, 0 to 1")
+    model.add_argument(
+        "--traces", nargs="+", default=[], metavar="FILE", help="fit them to an event log or runs"
+    )
+    model.add_argument("--tools", metavar="FILE", help="of the runs, with `x_read_only`")
+    for name, about in (
+        ("--samples", "samples a turn; --alpha is that of one"),
+        ("--calls", "calls a turn"),
+        ("--depth", "calls guessed ahead, 1 for no chain"),
+    ):
+        model.add_argument(name, type=int, default=1, metavar="N", help=f"{about} (default: 1)")
+    model.add_argument(
+        "--turns", type=int, metavar="N", help="turns with calls before one that closes the run"
+    )
+    model.add_argument(
+        "--closed-at",
+        nargs="+",
+        type=float,
+        default=[],
+        metavar="SHARE",
+        help="where in the stream each call closes, for early dispatch",
+    )
+    for name, dest, about in (
+        ("--likeness", "likeness", "of samples: 1 all the same (default), 0 independent"),
+        ("--spread-G", "generation_spread", "of the logarithm of G (default: as recorded, 0.65)"),
+        ("--spread-T", "tool_spread", "of T, as a share of it (default: 0.25)"),
+        ("--cost", "cost_s", "seconds that guessing adds to a turn (default: 0)"),
+        ("--cost-usd", "cost_usd", "dollars that guessing costs a turn (default: 0)"),
+        ("--second-usd", "second_usd", "dollars that a second less of waiting is worth"),
+    ):
+        model.add_argument(
+            name, dest=dest, type=float, default=argparse.SUPPRESS, metavar="X", help=about
+        )
+    model.add_argument("--seed", type=int, default=0, metavar="N", help="of what is drawn")
+    model.add_argument("--json", action="store_true", help="print JSON")
+    model.set_defaults(run=_model)
 
 
 def _add_traces(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,156 @@
+"""Reads turns from an event log: G, T, g and which calls were guessed right, turn by turn.
+
+In shadow mode every call runs for real and is only compared with the guesses, so that the turns
+are those of the agent without speculation. Where it was on, a hit's T is that of its early run.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from langchain_spectool._core.events import Event
+from langchain_spectool.bench.model.turn_model import Call, Turn
+from langchain_spectool.errors import SpectoolError
+
+_FROM_EARLY_RUNS: Final = ("hit", "joined")
+_RIGHT: Final = (*_FROM_EARLY_RUNS, "shadow_hit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """The turns of an event log, as the turn model takes them."""
+
+    turns: tuple[Turn, ...]
+    scored: int
+    """Guesses that were compared with the answer of their turn."""
+    imputed: int
+    """Calls whose seconds are not in the log, and were drawn from those that are."""
+    wasted: int
+    """Guesses that were wrong."""
+
+    @property
+    def calls(self) -> int:
+        """Calls of all turns."""
+        return sum(len(turn.calls) for turn in self.turns)
+
+
+def fit_events(events: Iterable[Event], seed: int = 0) -> Fitted:
+    """Read the turns that were committed.
+
+    The log holds times only of turns in which a guess was right or an early run was planned. The
+    calls of the others are misses; their seconds are drawn from the calls that have some.
+
+    Raises:
+        SpectoolError: The log lacks what a fit needs; the message says what and how to get it.
+    """
+    heard: defaultdict[int, _Heard] = defaultdict(_Heard)
+    for event in events:
+        heard[event.turn].take(event)
+    committed = [turn for turn in heard.values() if turn.generation_s is not None]
+    scored = [right for turn in committed for right in turn.scored]
+    timed = [seconds for turn in committed for seconds in turn.tools_s()]
+    _check(committed, scored, timed)
+    dice = Random(seed)  # noqa: S311 - fair draws, no secret
+    return Fitted(
+        turns=tuple(turn.as_turn(timed, dice) for turn in committed),
+        scored=len(scored),
+        imputed=sum(turn.count for turn in committed) - len(timed),
+        wasted=scored.count(False),
+    )
+
+
+def _check(committed: Sequence["_Heard"], scored: Sequence[bool], timed: Sequence[float]) -> None:
+    if not committed:
+        msg = "the event log holds no turn that was committed: G cannot be fitted"
+        raise SpectoolError(msg)
+    if not scored:
+        msg = (
+            "no guess was compared with what the model called: alpha and g cannot be fitted. "
+            "Record the log with `Policy(mode='shadow')` and a speculator that guesses"
+        )
+        raise SpectoolError(msg)
+    if not timed:
+        msg = (
+            "no tool call in the event log has a time, which it has only where a guess was right: "
+            "T cannot be fitted. Record more turns, or give --T, --G, --g and --alpha instead"
+        )
+        raise SpectoolError(msg)
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What the log says about one turn."""
+
+    started_s: float = 0.0
+    generation_s: float | None = None
+    """None until it was committed."""
+    count: int = 0
+    guesses: list[Event] = field(default_factory=list[Event])
+    right: list[Event] = field(default_factory=list[Event])
+    scored: list[bool] = field(default_factory=list[bool])
+    claims: dict[int, Event] = field(default_factory=dict[int, Event])
+    """The last one of each position: whoever asks again is a retry."""
+    ended: dict[int, Event] = field(default_factory=dict[int, Event])
+
+    def take(self, event: Event) -> None:
+        match event.kind:
+            case "turn_committed" if event.started_s is not None:
+                self.started_s, self.count = event.started_s, max(0, event.position or 0)
+                self.generation_s = max(0.0, event.at_s - event.started_s)
+            case "guess":
+                self.guesses.append(event)
+            case "scored":
+                self.scored.append(event.verdict == "right")
+                if event.verdict == "right":
+                    self.right.append(event)
+            case "claim" if event.position is not None:
+                self.claims[event.position] = event
+            case "call_ended" if event.position is not None:
+                self.ended[event.position] = event
+            case _:
+                pass
+
+    def tools_s(self) -> list[float]:
+        """Return the seconds of the calls that have some."""
+        found = (self._tool_s(position) for position in range(self.count))
+        return [seconds for seconds in found if seconds is not None]
+
+    def as_turn(self, timed: Sequence[float], dice: Random) -> Turn:
+        calls: list[Call] = []
+        for position in range(self.count):
+            tool_s = self._tool_s(position)
+            guesses_s = () if tool_s is None else self._guesses_s(position)
+            drawn_s = dice.choice(timed) if tool_s is None else tool_s
+            calls.append(Call(tool_s=drawn_s, guesses_s=guesses_s))
+        return Turn(generation_s=self.generation_s or 0.0, calls=tuple(calls))
+
+    def _tool_s(self, position: int) -> float | None:
+        claim, ended = self.claims.get(position), self.ended.get(position)
+        if claim is not None and claim.verdict in _FROM_EARLY_RUNS:
+            return max(0.0, claim.spent_s)
+        return None if ended is None else max(0.0, ended.spent_s)
+
+    def _guesses_s(self, position: int) -> tuple[float, ...]:
+        """Return when the right guesses of a call came, from the start of the turn."""
+        claim = self.claims.get(position)
+        if claim is None or claim.verdict not in _RIGHT:
+            return ()
+        if claim.started_s is not None:
+            return (claim.started_s - self.started_s,)
+        same = [right for right in self.right if right.key_hash == claim.key_hash]
+        return tuple(at_s for right in same for at_s in self._guessed_s(right))
+
+    def _guessed_s(self, right: Event) -> list[float]:
+        """Return when a right guess was made: a `guess` does not say which call it was.
+
+        Of several by one source that name the tool with the same confidence, the last one counts.
+        """
+        what = (right.source, right.tool, right.confidence)
+        made = [
+            guess.at_s - self.started_s
+            for guess in self.guesses
+            if (guess.source, guess.tool, guess.confidence) == what
+        ]
+        return [max(made)] if made else []

@@ -1,0 +1,195 @@
+"""The page as a whole: what it is made of, and what is said when it cannot be made."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from page_data import HOSTILE, cell, closing, hostile_log, paper, turn
+
+from langchain_spectool.bench.report_page import main, render, write
+from langchain_spectool.bench.report_page import page as page_module
+from langchain_spectool.bench.report_page.paper_part import shortfalls
+from langchain_spectool.bench.report_page.paper_results import read_paper
+from langchain_spectool.errors import SpectoolError
+from langchain_spectool.telemetry.event_log import EventLog
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Write the log of a turn."""
+    path = tmp_path / "events.jsonl"
+    with EventLog(path) as events:
+        for event in turn(1):
+            events.on_event(event)
+    return path
+
+
+def _own(page: str) -> str:
+    """Return a page without the library's script, for looking at."""
+    return re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+
+
+class TestRender:
+    """What a page holds."""
+
+    def test_a_log(self) -> None:
+        """Headline, timeline, scorecard, and where it does not pay."""
+        page = _own(render(None, turn(1)))
+        assert "25.0\u00a0% of the time saved" in page
+        for part in ("timeline-part", "log-gains", "scorecard", "log-shortfalls", "model"):
+            assert f'<section id="{part}"' in page
+        assert '<section id="paper"' not in page
+
+    def test_the_paper(self) -> None:
+        """Headline with its set-up, bars, arms, set-up."""
+        page = _own(render(paper(), None))
+        assert "10.0 % of the time saved" in page
+        assert "accuracy 0.8, tools of 1 s on average" in page
+        assert "Made up, for tests." in page
+        assert "policy: benefit" in page
+
+    def test_parts_of_the_paper_that_were_not_measured(self) -> None:
+        """A run of `--only grid` has a page too."""
+        found: dict[str, Any] = {**paper(), "slice": None, "calibration": None, "scale": None}
+        page = _own(render(found, None))
+        assert "no time measured" in page
+        assert 'id="plot-samples"' in page
+
+    def test_nothing_planned(self) -> None:
+        """A log in which nothing was answered early says so."""
+        page = _own(render(None, closing(1)))
+        assert "no time saved" in page
+        assert "No planned turn is in the log" in page
+
+    def test_no_text_escapes(self) -> None:
+        """Hostile names are in the page, and none of them as markup; `detail` is not in it."""
+        page = _own(render(paper(), hostile_log()))
+        assert not [name for name in HOSTILE if "<" in name and name in page]
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+
+    def test_hostile_results(self) -> None:
+        """The same for the results of a benchmark that somebody else ran."""
+        found = paper()
+        found["slice"]["rows"] += [cell(name, 1.0, 5.0) for name in HOSTILE]
+        found["settings"] = dict.fromkeys(HOSTILE, HOSTILE[0])
+        found["note"] = found["calibration"]["label"] = found["bars"][0]["name"] = HOSTILE[1]
+        page = _own(render(found, None))
+        assert not [name for name in HOSTILE if "<" in name and name in page]
+
+    def test_the_policy_names_each_script(self) -> None:
+        """Two scripts may run, told by their hash; nothing may be asked for."""
+        page = render(None, turn(1))
+        policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+        assert policy is not None
+        assert policy[1].count("sha256-") == 2
+        assert policy[1].startswith("default-src &#39;none&#39;")
+        assert page.count("<script>") == 2
+
+    def test_it_stays_small(self) -> None:
+        """However long a log is, and whatever it is made of, the page stays under 6 MB."""
+        names = [f"{'<' * 78}{number}" for number in range(500)]
+        told = [event for number, name in enumerate(names, 1) for event in turn(number, name, name)]
+        many = [replace(event, turn=1) for event in told]
+        assert max(len(render(paper(), log).encode()) for log in (told, many)) < 6_000_000
+
+    def test_nothing_to_show(self) -> None:
+        """An empty log is refused."""
+        with pytest.raises(SpectoolError, match="nothing to show"):
+            render(None, [])
+
+    def test_a_missing_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Who lacks plotly is told what to install."""
+
+        def missing(name: str) -> Any:
+            raise ModuleNotFoundError(name)
+
+        monkeypatch.setattr(page_module, "import_module", missing)
+        with pytest.raises(SpectoolError, match=r"needs jinja2: pip install .*\[report\]"):
+            render(None, turn(1))
+
+
+class TestResults:
+    """What is accepted as results of the paper's experiment."""
+
+    def test_something_else(self) -> None:
+        """What is no result is refused with its place."""
+        found = paper()
+        found["slice"]["rows"][0]["saved"] = "much"
+        with pytest.raises(SpectoolError, match=r"slice\.rows\.0\.saved"):
+            read_paper(found)
+
+    def test_not_even_an_object(self) -> None:
+        """A list is refused too."""
+        with pytest.raises(SpectoolError, match="spectool bench paper"):
+            read_paper([])  # type: ignore[arg-type]
+
+    def test_shortfalls(self) -> None:
+        """Missed bars, no gain, contention, void and saturated cells are told."""
+        said = "\n".join(shortfalls(read_paper(paper()))).replace("\u00a0", " ")
+        assert "Bar missed: paper_gap is 2.2, it must be <= 2." in said
+        assert "memory" not in said
+        assert "client_side saves nothing that could be told from 0 with tools of 0 s." in said
+        assert "chain gains 0.20 points" in said
+        assert "early_dispatch gains" not in said
+        assert "4 of 8 cells of the grid save 2 points less" in said
+        assert "4 of 8 cells of the grid lose time" in said
+        assert "1 of 1 real-time cells are void" in said
+        assert "saturated with 1,000 agents" in said
+
+
+class TestMain:
+    """`spectool report`."""
+
+    def test_a_page_is_written(
+        self, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The page is written, and its size and what it tells of are printed."""
+        results, out = tmp_path / "paper.json", tmp_path / "report.html"
+        results.write_text(json.dumps(paper()))
+        assert main([str(log), "-o", str(out), "--paper", str(results)]) == 0
+        assert "The paper&#39;s experiment" in out.read_text(encoding="utf-8")
+        assert f"{out}: 6 events, 1 turns, 4." in capsys.readouterr().out
+
+    def test_lines_that_are_skipped(
+        self, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The first few are named, then their number."""
+        with log.open("a") as file:
+            file.write("no event\n" * 7)
+        assert main([str(log), "-o", str(tmp_path / "report.html")]) == 0
+        complaints = capsys.readouterr().err.splitlines()
+        assert len(complaints) == 6
+        assert complaints[-1].endswith("skipped 7 lines in all")
+
+    def test_an_empty_log(self, tmp_path: Path) -> None:
+        """A log without events is refused."""
+        empty = tmp_path / "empty.jsonl"
+        empty.touch()
+        with pytest.raises(SpectoolError, match="holds no events"):
+            main([str(empty), "-o", str(tmp_path / "report.html")])
+
+    def test_wrong_results(self, log: Path, tmp_path: Path) -> None:
+        """Results that are not there, or no JSON, are refused."""
+        argv = [str(log), "-o", str(tmp_path / "report.html"), "--paper"]
+        with pytest.raises(SpectoolError, match="cannot be read"):
+            main([*argv, str(tmp_path / "none.json")])
+        (tmp_path / "bad.json").write_text("[" * 100_000)
+        with pytest.raises(SpectoolError, match="is not JSON"):
+            main([*argv, str(tmp_path / "bad.json")])
+
+    def test_a_place_that_cannot_be_written(self, tmp_path: Path) -> None:
+        """A folder is no file."""
+        with pytest.raises(SpectoolError, match="cannot be written"):
+            write("page", str(tmp_path))
+
+    def test_a_source_folder(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The page is written where the package is not installed, too."""
+
+        def unknown(_: str) -> str:
+            raise page_module.PackageNotFoundError
+
+        monkeypatch.setattr(page_module, "version", unknown)
+        assert "from a source folder" in render(None, turn(1))

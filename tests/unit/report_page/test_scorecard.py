@@ -1,0 +1,145 @@
+"""The figures of a log: totals, each tool's, and where speculation gained nothing."""
+
+from dataclasses import replace
+
+import pytest
+from page_data import closing, turn
+
+from langchain_spectool._core.events import Event
+from langchain_spectool.bench.report_page.scorecard import (
+    MOST_TOOLS,
+    LogFacts,
+    costs,
+    facts_of,
+    guessing,
+    reasons,
+    shortfalls,
+    times,
+)
+
+
+@pytest.fixture
+def facts() -> LogFacts:
+    """Return the facts of two hits and a miss of `look`, a miss of `grep`, and a closing turn."""
+    misses = [*turn(3, hit=False), *turn(4, "grep", hit=False)]
+    return facts_of([*turn(1), *turn(2), *misses, *closing(5)])
+
+
+def test_totals(facts: LogFacts) -> None:
+    """Observed 2 x 2.25 + 2 x 3 s, where each hit hid 0.75 s."""
+    assert facts.report.observed_s == pytest.approx(10.5)
+    assert facts.saved == pytest.approx(1.5 / 12)
+    assert facts.asked == 4
+    assert [card.name for card in facts.tools] == ["look", "grep"]
+
+
+def test_the_means(facts: LogFacts) -> None:
+    """Where the agent is on the curves: G 1 s, T 2 s, g 0.25 s, half of the calls hit."""
+    means = facts.means
+    assert means is not None
+    assert means.generation_s == pytest.approx(1.0)
+    assert means.tool_s == pytest.approx(2.0)
+    assert means.guess_s == pytest.approx(0.25)
+    assert means.alpha == pytest.approx(0.5)
+
+
+def test_no_means_without_a_plan() -> None:
+    """A log in which nothing was planned is on no curve, and saved nothing that can be told."""
+    facts = facts_of(closing(1))
+    assert facts.means is None
+    assert facts.saved is None
+
+
+def test_guessing(facts: LogFacts) -> None:
+    """Calls, hits, exact hits within k guesses, right tools, right arguments, acceptance."""
+    rows = {row[0]: list(row[1:]) for row in guessing(facts).rows}
+    share = "66.7\u00a0%"
+    assert rows["look"] == [3, 2, share, share, "100.0\u00a0%", share, 3, share]
+    assert rows["grep"][-1] == "0.0\u00a0%"
+    assert rows["all tools"][:2] == [4, 2]
+
+
+def test_hit_at_k() -> None:
+    """A call that was the second guess is a hit at 3 and not at 1."""
+    told = turn(1)
+    better = Event(kind="scored", at_s=101, turn=1, tool="x", key_hash="z", confidence=0.9)
+    card = facts_of([*told, better]).total
+    assert (card.hit_at(1), card.hit_at(2), card.hit_at(3)) == (0.0, 1.0, 1.0)
+
+
+def test_costs(facts: LogFacts) -> None:
+    """Hidden and wasted seconds, and how early the early runs were back."""
+    rows = {row[0]: list(row[1:]) for row in costs(facts).rows}
+    assert rows["look"] == [1.5, 1, 0.75, "-1.25\u00a0s", "0.0\u00a0%", 0, 0, 0]
+    assert rows["grep"][:4] == [0.0, 1, 0.75, "\u2013"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict", "column"),
+    [
+        ("claim", "stale", -3),
+        ("claim", "changed", -3),
+        ("guess", "external", -2),
+        ("guess", "gated", -2),
+        ("claim", "other_epoch", -1),
+        ("discarded", "invalidated", -1),
+    ],
+)
+def test_refusals(kind: str, verdict: str, column: int) -> None:
+    """Each refusal counts in its column, and in that alone."""
+    event = Event(kind="guess", at_s=1.0, turn=1, verdict=verdict, tool="look", position=0)
+    (row, _) = costs(facts_of([replace(event, kind=kind)])).rows
+    counts = list(row[-3:])
+    assert counts[column] == 1
+    assert sum(map(int, counts)) == 1
+
+
+def test_times(facts: LogFacts) -> None:
+    """The parts of a turn, in count, median and sum."""
+    rows = {row[0]: list(row[1:]) for row in times(facts).rows}
+    second = "\u00a0s"
+    assert rows["the model writes"] == [4, f"1.00{second}", f"1.00{second}", f"4.00{second}"]
+    assert rows["end to end, with speculation"][-1] == f"10.5{second}"
+    assert rows["end to end, had every call run after the answer"][-1] == f"12.0{second}"
+    assert rows["tools, run after the answer"][0] == 2
+    assert rows["hidden by a claim"][-1] == f"1.50{second}"
+
+
+def test_reasons(facts: LogFacts) -> None:
+    """Verdicts are counted by what they were said of."""
+    assert ["call", "joined", 2] in [[*row] for row in reasons(facts).rows]
+    assert ["early run dropped", "mismatch", 2] in [[*row] for row in reasons(facts).rows]
+
+
+def test_shortfalls(facts: LogFacts) -> None:
+    """Turns without calls, the share of tools, late runs, and tools that only waste are named."""
+    said = "\n".join(shortfalls(facts)).replace("\u00a0", " ")
+    assert "1 of 5 turns called no tool" in said
+    assert "Tools are 66.7 % of the planned turns' serial time" in said
+    assert "2 of 2 answered calls came before" in said
+    assert "grep: 1 early run answered no call." in said
+    assert "look:" not in said
+
+
+def test_a_tool_that_wastes_more_than_it_hides() -> None:
+    """It is named with both sums."""
+    told = [*turn(1), *turn(2, hit=False), *turn(3, hit=False)]
+    assert any(said.startswith("look: 1.50") for said in shortfalls(facts_of(told)))
+
+
+def test_turns_in_which_nothing_fitted() -> None:
+    """A turn with calls and without a plan is told, for its tools are not in the log."""
+    committed = Event(kind="turn_committed", at_s=2.0, turn=1, started_s=1.0, position=2)
+    assert any("no early run fitted" in said for said in shortfalls(facts_of([committed])))
+
+
+def test_shadow_hits_are_no_hits() -> None:
+    """In shadow mode every call runs: no card counts one as answered."""
+    claim = Event(kind="claim", at_s=1.0, turn=1, verdict="shadow_hit", tool="look", position=0)
+    assert facts_of([claim]).total.hits == 0
+
+
+def test_many_tools_end_in_a_total() -> None:
+    """A log of a thousand tools has a table of bounded length."""
+    told = [event for number in range(1, 101) for event in turn(number, f"tool {number}")]
+    assert len(guessing(facts_of(told)).rows) == MOST_TOOLS + 1
