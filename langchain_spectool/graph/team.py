@@ -52,6 +52,10 @@ def team_of(sources: Sequence[Source], prices: Prices | None = None) -> Team:
         if not isinstance(source, (Speculator, StreamSpeculator)):
             msg = f"a speculator has `guess` and `aguess`, or `listen`; {source!r} has neither"
             raise ValueError(msg)  # noqa: TRY004 - a bad value, as in every other setting
+        samples = getattr(source, "samples", 0)
+        if not isinstance(samples, int):
+            msg = f"`samples` of a speculator must be a whole number, got {samples!r} of {source!r}"
+            raise ValueError(msg)  # noqa: TRY004 - a bad value, as in every other setting
     everyone = [*_with_members(sources)]
     return Team(
         sources=(*sources,),

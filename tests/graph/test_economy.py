@@ -12,7 +12,17 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from langchain_spectool import DraftModel, Guess, Policy, TurnRequest, speculatable
+from langchain_spectool import (
+    Chain,
+    DraftModel,
+    EarlyDispatch,
+    Ensemble,
+    Guess,
+    Policy,
+    SelfModel,
+    TurnRequest,
+    speculatable,
+)
 from langchain_spectool._core.benefit import BenefitGate
 from langchain_spectool._core.budget import Budget, Budgets
 from langchain_spectool._core.prices import Price
@@ -263,6 +273,75 @@ async def test_unknown_usage_stays_charged() -> None:
     await show.run()
     assert len(draft.seen) == 3
     assert show.report.verdicts["over_budget"] == 1
+
+
+GROUPS: dict[str, Callable[[Any], Any]] = {
+    "ensemble": lambda draft: Ensemble(draft, EarlyDispatch()),
+    "chain": lambda draft: Chain(draft, depth=2),
+    "chain of an ensemble": lambda draft: Chain(Ensemble(draft, EarlyDispatch()), depth=2),
+    "ensemble of ensembles": lambda draft: Ensemble(Ensemble(Fickle("b"), draft), EarlyDispatch()),
+    "all of them": lambda draft: Chain(Ensemble(Ensemble(Fickle("b"), draft)), depth=2),
+}
+
+
+def grouped(kind: str, usage: Any, budget: Budget) -> tuple[Rehearsal, ScriptedModel]:
+    """Return an agent whose draft model is asked for by a group."""
+    draft = ScriptedModel(
+        turns=ONE_CALL, generation_s=0.1, model_name="small", usage_metadata=usage
+    )
+    options = {"speculators": [GROUPS[kind](DraftModel(draft))], "prices": PRICES}
+    policy = Policy(budgets=Budgets(process=budget), benefit=None)
+    return rehearsal(Bodies(), **options, policy=policy), draft
+
+
+@pytest.mark.parametrize("empty", [Budget(calls=0), Budget(tokens=0), Budget(usd=0)], ids=str)
+@pytest.mark.parametrize("kind", GROUPS)
+async def test_an_empty_budget_asks_nobody_in_a_group(kind: str, empty: Budget) -> None:
+    """Whoever asks a model pays for it, however deep it stands."""
+    show, draft = grouped(kind, USAGE, empty)
+    ours, stock = await show.run(), await show.scene.stock()
+    assert ours.said == stock.said
+    assert draft.seen == []
+    refused = [e.source for e in show.events("guess") if e.verdict == "over_budget" and not e.tool]
+    assert refused[0] == "draft_model"
+    assert set(refused) == {"draft_model"}
+
+
+@pytest.mark.parametrize("kind", ["ensemble", "ensemble of ensembles"])
+async def test_unknown_usage_in_a_group_stays_charged(kind: str) -> None:
+    """What a member does not report is what was reserved for it; after three there is no more."""
+    show, draft = grouped(kind, None, Budget(tokens=3 * 1100))
+    for _ in range(3):
+        await show.run()
+    assert len(draft.seen) == 3
+
+
+@pytest.mark.parametrize("kind", ["ensemble", "ensemble of ensembles"])
+async def test_known_usage_in_a_group_is_charged_once(kind: str) -> None:
+    """As for a draft model alone: two requests of a thousand tokens fit, a third does not."""
+    show, draft = grouped(kind, USAGE, Budget(tokens=2500))
+    for _ in range(3):
+        await show.run()
+    assert len(draft.seen) == 2
+    assert show.report.usage == {"draft_model": (1800, 200)}
+
+
+@pytest.mark.parametrize("dear_first", [True, False])
+async def test_of_two_drafts_of_one_label_the_dear_one_is_charged(dear_first: bool) -> None:
+    """Which of the two is asked cannot be told by the label, so the dearer price is reserved."""
+    names = ["scripted", "small"] if dear_first else ["small", "scripted"]
+    drafts = [
+        ScriptedModel(turns=ONE_CALL, generation_s=0.1, model_name=name, usage_metadata=USAGE)
+        for name in names
+    ]
+    # Both at a thousand tokens and a dollar a million: one turn of two requests, and no more.
+    policy = Policy(budgets=Budgets(process=Budget(usd=2.05e-3)), benefit=None)
+    options = {"speculators": [*map(DraftModel, drafts)], "prices": PRICES, "policy": policy}
+    show = rehearsal(Bodies(), **options)
+    assert show.spec.team.models == {"draft_model": "scripted"}
+    await show.run()
+    await show.run()
+    assert sum(len(draft.seen) for draft in drafts) <= 2
 
 
 async def test_a_draft_that_is_cut_off_has_its_price() -> None:
@@ -690,6 +769,30 @@ async def test_a_run_that_waits_for_a_human_is_a_success_and_its_sequel_a_run(wa
     assert (seen.n, seen.cost_per_success_usd) == (1, pytest.approx(0.001))
 
 
+@pytest.mark.parametrize("mode", ["updates", "messages", "values"])
+async def test_a_stream_that_is_closed_is_no_failure(mode: str) -> None:
+    """Whoever has seen enough of an answer leaves: that says nothing against the run."""
+    show = rehearsal(Bodies(), [A], policy=Policy(holdout=1e-9), prices=PRICES)
+    async with aclosing(show.agent.astream(HELLO, stream_mode=mode)) as stream:
+        async for _ in stream:
+            if show.events("guess"):
+                break
+    (run,) = show.spec._tally.arms._kept["treated"]
+    assert run.success
+    assert watched(show) == 0
+
+
+def test_a_blocking_stream_that_is_closed_is_no_failure() -> None:
+    """The same in threads."""
+    show = rehearsal(Bodies("invoke"), [A], policy=Policy(holdout=1e-9), prices=PRICES)
+    stream = show.agent.stream(HELLO, stream_mode="updates")
+    next(stream)
+    stream.close()
+    settle()
+    (run,) = show.spec._tally.arms._kept["treated"]
+    assert run.success
+
+
 # --- nothing is left
 
 
@@ -790,6 +893,44 @@ async def test_nobody_is_asked_for_a_tenant_that_is_switched_off() -> None:
     assert draft.seen == []
     await show.run(tenant("b"))
     assert len(draft.seen) == 2
+
+
+@pytest.mark.parametrize("listens", [True, False])
+async def test_no_fork_for_a_tenant_that_is_switched_off(listens: bool) -> None:
+    """The model is asked again from what it wrote for one tenant, and not for the other."""
+
+    class Noting(SelfModel):
+        forked = 0
+
+        async def afork(self, *args: Any) -> AsyncIterator[Guess]:
+            self.forked += 1
+            async for guess in super().afork(*args):
+                yield guess
+
+    source = Noting(from_partial=True)
+    sources = [source, *([EarlyDispatch()] if listens else [])]
+    show = rehearsal(Bodies(), turns=[text("word " * 100)], speculators=sources)
+    show.spec.switch_off(tenant="a")
+    for name, forks in (("a", 0), ("b", 1), ("a", 1)):
+        async for _ in show.agent.astream(HELLO, tenant(name), stream_mode="messages"):
+            pass
+        assert source.forked == forks
+
+
+@pytest.mark.parametrize("named", [7, True, 1.5, ("a", 1), ["a"]], ids=repr)
+async def test_a_tenant_that_is_no_text_is_its_text(named: Any) -> None:
+    """A switch and a budget find it; nothing fails."""
+    budgets = Budgets(tenant=Budget(calls=1))
+    policy = Policy(budgets=budgets, benefit=None)
+    show = rehearsal(Bodies(), [A], tenant=lambda _: named, policy=policy)
+    await show.run()
+    await show.run()
+    show.spec.switch_off(tenant=str(named))
+    await show.run()
+    assert show.verdicts("guess")[:2] == ["run", "over_budget"]
+    assert "run" not in show.verdicts("guess")[2:]
+    assert show.report.hits == 1
+    assert show.report.errors == 0
 
 
 async def test_an_answer_that_was_cut_off_says_nothing_of_guesses() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import (
@@ -28,7 +29,14 @@ from langchain_openai import ChatOpenAI
 from langgraph.graph import MessagesState, StateGraph
 from pydantic import Field
 
-from langchain_spectool import Guess, Speculation, Speculator, TurnRequest, speculatable
+from langchain_spectool import (
+    Guess,
+    Speculation,
+    SpeculationMiddleware,
+    Speculator,
+    TurnRequest,
+    speculatable,
+)
 from langchain_spectool._core.ports import Forker
 from langchain_spectool.speculators import self_model
 from langchain_spectool.speculators.self_model import INSTRUCTION, SelfModel
@@ -611,3 +619,34 @@ async def test_hit_in_a_graph() -> None:
     assert asyncio.get_running_loop().time() == 1.0
     usage = [event.source for event in observed.events if event.kind == "usage"]
     assert usage == ["self_model"]  # the last turn was over before it was asked
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_fork_needs_no_other_listener(streams: bool) -> None:
+    """In middleware it hears the model if the caller streams, without `EarlyDispatch`."""
+    partials: list[str] = []
+
+    class Noting(SelfModel):
+        async def afork(
+            self, request: TurnRequest, partial: str, sample: int
+        ) -> AsyncIterator[Guess]:
+            partials.append(partial)
+            async for guess in super().afork(request, partial, sample):
+                yield guess
+
+    written = "Let me think about ants. " * 20
+    source = Noting(from_partial=True)
+    model = ScriptedModel(script=lambda _: Turn(message=text(written), generation_s=1.0))
+    middleware = SpeculationMiddleware(speculators=[source])
+    agent = create_agent(model, [look], middleware=[middleware])
+    asked: Any = {"messages": [("user", "ants?")]}
+    if streams:
+        async for _ in agent.astream(asked, stream_mode="messages"):
+            pass
+        (partial,) = partials
+        assert written.startswith(partial)
+        assert len(partial) >= source.fork_after
+    else:
+        await agent.ainvoke(asked)
+        assert partials == []
+    assert middleware.speculation.report().errors == 0

@@ -66,6 +66,13 @@ def test_a_name_stands_for_its_releases_and_nothing_else(
     assert cost == (None if price is None else price.cost_usd(*ONE_OF_EACH))
 
 
+@pytest.mark.parametrize("name", [["gpt-5"], 3, {"gpt-5": 1}, b"gpt-5", True, ("gpt-5",)], ids=repr)
+def test_a_name_that_is_no_text_has_no_price(name: Any) -> None:
+    """A provider may write anything into a message; what cannot be looked up is unknown."""
+    assert PRICES.price(name) is None
+    assert PRICES.cost_usd(name, ONE_OF_EACH) is None
+
+
 def test_longest_name_wins() -> None:
     """A release with a price of its own is not charged as its family."""
     prices = Prices({"m": BIG, "m-2025": NANO})

@@ -74,6 +74,10 @@ SENT: list[Any] = [
         id="base64-in-a-path",
     ),
     pytest.param({"data": SECRET.encode().hex()}, id="hexadecimal"),
+    pytest.param({"data": SECRET.encode().hex(" ")}, id="hexadecimal-spaced"),
+    pytest.param({"data": SECRET.encode().hex(":").upper()}, id="hexadecimal-with-colons"),
+    pytest.param({"data": "".join(f"\\x{b:02x}" for b in SECRET.encode())}, id="escaped-bytes"),
+    pytest.param({"data": ", ".join(map(hex, SECRET.encode()))}, id="bytes-in-a-list"),
     pytest.param({"data": "tok\u200b-93\u200bkd81Xq"}, id="unseen-characters"),
     pytest.param({"data": "".join(map(_wide, SECRET))}, id="full-width"),
     pytest.param({"data": "t o k 9 3 k d 8 1 X q"}, id="spaced"),
@@ -411,6 +415,9 @@ DISGUISES: list[Callable[[str], Any]] = [
     lambda text: base64.b64encode(text.encode()).decode(),
     lambda text: "id=" + base64.urlsafe_b64encode(text.encode()).decode().rstrip("="),
     lambda text: text.encode().hex(),
+    lambda text: text.encode().hex(" ").upper(),
+    lambda text: text.encode().hex("-"),
+    lambda text: " ".join(f"0x{byte:02x}" for byte in text.encode()),
     "-".join,
 ]
 

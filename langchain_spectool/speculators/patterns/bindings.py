@@ -182,7 +182,7 @@ class Bindings:
         return binding
 
     def _choices(self, question: Question) -> Sequence[Choice]:
-        binding = self.known.get((question.tool, question.arg), _UNKNOWN)
+        binding = self.known.get((question.tool, question.arg)) or Binding()
         kind = (question.schema.kind if question.schema else "") or binding.kind
         event = question.history.last_event
         found = _Choices(kind)
@@ -202,7 +202,6 @@ class Bindings:
         return sorted(found.by_text.values(), key=lambda choice: -choice.chance)
 
 
-_UNKNOWN = Binding()
 _NO_CELLS: Mapping[str, list[float]] = {}
 
 

@@ -1,14 +1,16 @@
 """What has happened in one conversation so far, kept up message by message."""
 
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
+
+from cachetools import LRUCache
 
 from langchain_spectool.speculators.patterns.parsing import (
     Fingerprint,
     ParseCache,
     Parsed,
     fingerprint,
+    size_of,
 )
 from langchain_spectool.speculators.patterns.paths import Leaf, names_of, singular
 from langchain_spectool.speculators.patterns.shapes import Text
@@ -19,8 +21,11 @@ USER = "U"
 ERROR = "!"
 MAX_MESSAGES = 400
 """Most messages of a conversation that are looked at."""
+MAX_HELD = 6_000_000
+"""Most characters of conversations that are held, all tenants together."""
 _STEP = 100
-_MAX_OUTPUTS = 60
+_OVERHEAD = 2_000
+"""Characters that a conversation counts for on top of its messages."""
 
 
 class Output:
@@ -46,7 +51,8 @@ class History:
     def __init__(self) -> None:
         """Start before the first message."""
         self.fingerprints: list[Fingerprint] = []
-        self.start = 0
+        self.size = _OVERHEAD
+        """Characters that it counts for."""
         self.serial = 0
         self.events: list[str] = [START]
         self.users: list[tuple[Text, int]] = []
@@ -135,33 +141,59 @@ def _names_in(tool: str) -> Sequence[str]:
 
 
 class Histories:
-    """The conversations seen last, each kept up to its newest message."""
+    """The conversations seen last, each kept up to its newest message.
 
-    def __init__(self, size: int = 32) -> None:
-        """Keep `size` conversations."""
-        self._size = size
+    They are bounded by characters, not by number: a few huge ones weigh as much as many small ones.
+    """
+
+    def __init__(self, size: int = MAX_HELD) -> None:
+        """Keep conversations of `size` characters in all."""
+        self._longest = size // 2
         self._cache = ParseCache()
-        self._histories: OrderedDict[Fingerprint, History] = OrderedDict()
+        self._histories: LRUCache[Hashable, History] = LRUCache(size, lambda held: held.size)
 
-    def at(self, messages: Sequence[object]) -> History:
-        """Return the conversation as it stands after `messages`.
+    def at(self, messages: Sequence[object], owner: Hashable = None) -> History:
+        """Return the conversation of `owner` as it stands after `messages`.
 
         It is valid until the next call: a longer conversation continues in the same object.
+        Nothing of one owner is ever read for another.
         """
-        start = max(0, (len(messages) - MAX_MESSAGES + _STEP - 1) // _STEP * _STEP)
-        prints = [fingerprint(message) for message in messages[start:]]
-        name = _name(prints)
-        history = self._histories.get(name)
+        messages = messages[max(0, (len(messages) - MAX_MESSAGES + _STEP - 1) // _STEP * _STEP) :]
+        prints = [fingerprint(message) for message in messages]
+        start = _start(prints, self._longest)
+        messages, prints = messages[start:], prints[start:]
+        key = owner, _name(prints)
+        history = self._histories.get(key)
         if history is None or history.fingerprints != prints[: len(history.fingerprints)]:
-            history = self._histories[name] = History()
-        self._histories.move_to_end(name)
-        if len(self._histories) > self._size:
-            self._histories.popitem(last=False)
+            history = History()
         known = len(history.fingerprints)
-        for print_, message in zip(prints[known:], messages[start + known :], strict=True):
-            history.feed(self._cache.get(print_, message))
+        for print_, message in zip(prints[known:], messages[known:], strict=True):
+            history.feed(self._cache.get(owner, print_, message))
             history.fingerprints.append(print_)
+            history.size += size_of(print_)
+        self._keep(key, history)
         return history
+
+    def _keep(self, key: Hashable, history: History) -> None:
+        """Hold it at its present size; those unused longest make room."""
+        self._histories.pop(key, None)
+        if history.size <= self._histories.maxsize:
+            self._histories[key] = history
+
+
+def _start(prints: Sequence[Fingerprint], most: int) -> int:
+    """Return from which message on a conversation is read, so that it has `most` characters.
+
+    Each time it is longer it is cut to half of that: the start stays for many turns.
+    """
+    start = held = 0
+    for print_ in prints:
+        held += size_of(print_)
+        if held > most:
+            while held > most // 2:
+                held -= size_of(prints[start])
+                start += 1
+    return start
 
 
 def _name(prints: Sequence[Fingerprint]) -> Fingerprint:

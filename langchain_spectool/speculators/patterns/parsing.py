@@ -1,10 +1,10 @@
 """Messages as this predictor sees them; whatever odd thing they hold, parsing never raises."""
 
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
+from cachetools import LRUCache
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_spectool.speculators.patterns.paths import Flat, Leaf, flat, parsed
@@ -12,7 +12,11 @@ from langchain_spectool.speculators.patterns.shapes import Text
 
 Kind = Literal["user", "model", "tool", "other"]
 Fingerprint = tuple[object, ...]
+MAX_PARSED = 2_000_000
+"""Most characters of messages that are held parsed."""
 _SHORT = 80
+_OVERHEAD = 200
+"""Characters that a message counts for on top of its own."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,21 +48,26 @@ class Parsed:
 class ParseCache:
     """The messages parsed last, by content."""
 
-    def __init__(self, size: int = 1_024) -> None:
-        """Keep `size` messages."""
+    def __init__(self, size: int = MAX_PARSED) -> None:
+        """Keep messages of `size` characters in all."""
         self._size = size
-        self._parsed: OrderedDict[Fingerprint, Parsed] = OrderedDict()
+        self._parsed: LRUCache[Hashable, tuple[Parsed, int]] = LRUCache(size, lambda held: held[1])
 
-    def get(self, fingerprint: Fingerprint, message: object) -> Parsed:
-        """Return `message` parsed; `fingerprint` is its own."""
-        found = self._parsed.get(fingerprint)
-        if found is None:
-            found = self._parsed[fingerprint] = parse(message)
-            if len(self._parsed) > self._size:
-                self._parsed.popitem(last=False)
-        else:
-            self._parsed.move_to_end(fingerprint)
+    def get(self, owner: Hashable, fingerprint: Fingerprint, message: object) -> Parsed:
+        """Return `message` of `owner` parsed; `fingerprint` is its own."""
+        key = owner, fingerprint
+        held = self._parsed.get(key)
+        if held is not None:
+            return held[0]
+        found, size = parse(message), size_of(fingerprint)
+        if size <= self._size:
+            self._parsed[key] = found, size
         return found
+
+
+def size_of(fingerprint: Fingerprint) -> int:
+    """Return how many characters a message counts for."""
+    return _OVERHEAD + sum(len(part) for part in fingerprint[1:] if isinstance(part, str))
 
 
 def fingerprint(message: object) -> Fingerprint:

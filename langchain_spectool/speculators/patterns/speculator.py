@@ -18,7 +18,7 @@ from langchain_spectool._runtime.steps import off_the_loop
 from langchain_spectool.speculators.patterns.history import Histories, History
 from langchain_spectool.speculators.patterns.model import Model
 from langchain_spectool.speculators.patterns.origins import origins_of, trusted_tools
-from langchain_spectool.speculators.patterns.parsing import parse
+from langchain_spectool.speculators.patterns.parsing import fingerprint, parse, size_of
 from langchain_spectool.speculators.patterns.ranker import Example
 from langchain_spectool.speculators.patterns.restored import merge_models
 from langchain_spectool.speculators.patterns.schema import Schemas, called_in, names_of
@@ -27,7 +27,7 @@ from langchain_spectool.speculators.patterns.store import load_models, write_pat
 
 WARM_UP = 5
 _SHORT = 20_000
-"""Most characters of a conversation that is read on the event loop: some milliseconds."""
+"""Most characters, by `size_of`, of a conversation that is read on the event loop: milliseconds."""
 _FEW_TOOLS = 64
 """Most tools that are looked at there."""
 _QUEUE = 256
@@ -119,6 +119,7 @@ class Patterns:
         for tenant, model in (state or {}).items():
             self._tenants[tenant] = _Tenant(model)
         self._schemas = Schemas()
+        self._histories = Histories()
         self._queue: deque[tuple[TurnRequest, Sequence[Mapping[str, Any]]]] = deque(maxlen=_QUEUE)
         self._lock = RLock()
 
@@ -205,7 +206,7 @@ class Patterns:
             if not declared:
                 return []
             tenant = self._tenant(request.tenant)
-            history = tenant.histories.at(request.messages)
+            history = self._histories.at(request.messages, tenant.owner)
             schemas = self._schemas.of_all(request.tools)
             prediction = tenant.model.predict(history, schemas, declared)
             heard = [tool for tool in request.tools if _name(tool) in history.last_output]
@@ -233,7 +234,7 @@ class Patterns:
     def _learn(self, request: TurnRequest, calls: Sequence[Mapping[str, Any]]) -> None:
         tenant = self._tenant(request.tenant)
         tenant.model.learn(
-            tenant.histories.at(request.messages),
+            self._histories.at(request.messages, tenant.owner),
             self._schemas.of_all(request.tools),
             names_of(request.declared),
             [(str(call["name"]), call["args"]) for call in calls if call["name"]],
@@ -266,13 +267,16 @@ class Patterns:
 
 
 class _Tenant:
-    """A tenant's model and conversations."""
+    """A tenant's model, and in whose name its conversations are kept.
 
-    __slots__ = ("histories", "model")
+    A tenant that was forgotten and comes back has another name: its notes would not fit its model.
+    """
+
+    __slots__ = ("model", "owner")
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.histories = Histories()
+        self.owner = object()
 
 
 def _check(name: str, value: object, holds: bool, wanted: str) -> None:  # noqa: FBT001 - a result
@@ -284,8 +288,7 @@ def _check(name: str, value: object, holds: bool, wanted: str) -> None:  # noqa:
 def _is_short(request: TurnRequest) -> bool:
     if len(request.tools) > _FEW_TOOLS:
         return False
-    texts: Iterable[Any] = (getattr(message, "content", "") for message in request.messages)
-    return sum(len(text) for text in texts if isinstance(text, str | list)) <= _SHORT
+    return sum(size_of(fingerprint(message)) for message in request.messages) <= _SHORT
 
 
 def _name(tool: object) -> str:

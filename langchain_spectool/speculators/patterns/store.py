@@ -19,6 +19,8 @@ VERSION = 1
 MAX_BYTES = 32_000_000
 """Largest file, in bytes, that is read."""
 _NO_TENANT = ""
+_NAMELESS = "tenant of empty name"
+"""Where the tenant "" lies: beside the others, for among them "" stands for nobody's."""
 _OPEN_LEVELS = 6
 _WIDE = 100
 
@@ -49,7 +51,7 @@ def read_patterns(path: str | os.PathLike[str], shared_across: int = 3) -> dict[
         raise _error(path, f"is damaged ({error})", _REPLACE) from error
     tenants = _checked(path, held)
     try:
-        return {name or None: restored(model, shared_across) for name, model in tenants.items()}
+        return {name: restored(model, shared_across) for name, model in tenants.items()}
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
         raise _error(path, f"is damaged ({error})", _REPLACE) from error
 
@@ -72,8 +74,11 @@ def write_patterns(models: Models, path: str | os.PathLike[str]) -> None:
         OSError: It cannot be written; what was there before is still there.
     """
     path = Path(path)
-    tenants = {name or _NO_TENANT: published(model) for name, model in models.items()}
-    text = _laid_out({"format": FORMAT, "version": VERSION, "tenants": tenants}) + "\n"
+    tenants = {name or _NO_TENANT: published(m) for name, m in models.items() if name != ""}
+    content: dict[str, object] = {"format": FORMAT, "version": VERSION, "tenants": tenants}
+    if "" in models:
+        content[_NAMELESS] = published(models[""])
+    text = _laid_out(content) + "\n"
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -94,7 +99,7 @@ def _error(path: Path, fault: str, remedy: str) -> PatternFileError:
     return PatternFileError(f"{str(path)!r} {fault}. {remedy}")
 
 
-def _checked(path: Path, held: object) -> dict[str, object]:
+def _checked(path: Path, held: object) -> dict[str | None, object]:
     if not isinstance(held, dict) or cast("dict[str, object]", held).get("format") != FORMAT:
         raise _error(path, "is no file of patterns", "Check the path; it was left as it is.")
     content = cast("dict[str, object]", held)
@@ -107,7 +112,8 @@ def _checked(path: Path, held: object) -> dict[str, object]:
     tenants = content.get("tenants")
     if not isinstance(tenants, dict):
         raise _error(path, "is damaged (no `tenants`)", _REPLACE)
-    return cast("dict[str, object]", tenants)
+    found = {name or None: model for name, model in cast("dict[str, object]", tenants).items()}
+    return found | ({"": content[_NAMELESS]} if _NAMELESS in content else {})
 
 
 def _laid_out(value: object, level: int = 0) -> str:

@@ -1,5 +1,6 @@
 """What the model must hold, each on an agent small enough to see why."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from shop import (
     visits,
 )
 
+from langchain_spectool import TurnRequest
 from langchain_spectool.speculators.patterns.speculator import Patterns
 
 NEW = visit(50)
@@ -61,6 +63,17 @@ def test_cold_start_fills_arguments_by_name() -> None:
 
 def test_cold_start_fills_arguments_by_shape() -> None:
     """Without any run, an e-mail address in the user's text fills `email`."""
+    assert first(Patterns(), visit(4)[:1]) == ("find_member", {"email": "anna4@example.org"})
+
+
+def test_instances_share_nothing() -> None:
+    """What one instance worked out for an unknown argument is no other one's, nor another's."""
+    sizes = SimpleNamespace(
+        name="list_shirts",
+        args={"size": {"type": "string", "enum": ["small", "large"]}},
+    )
+    asked = TurnRequest(messages=visit(4)[:1], tools=[sizes], declared=[sizes])
+    assert {guess.args["size"] for guess in Patterns().guess(asked, 0)} == {"small", "large"}
     assert first(Patterns(), visit(4)[:1]) == ("find_member", {"email": "anna4@example.org"})
 
 

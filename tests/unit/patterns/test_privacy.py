@@ -1,18 +1,26 @@
 """What goes into a file: structure and public constants, nobody's data."""
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 from shop import LOAN, Run, Tool, call, output, taught, visits
 
+from langchain_spectool import SpeculationMiddleware, speculatable
 from langchain_spectool.speculators.patterns.model import Model
 from langchain_spectool.speculators.patterns.published import published
 from langchain_spectool.speculators.patterns.shared import Shared, run_digest
 from langchain_spectool.speculators.patterns.speculator import Patterns
+from langchain_spectool.testing import ScriptedModel, calls, text
 
 SECRETS = ("hunter", "zanzibar", "quetzal", "4711", "xylophone", "mem_99", "anna9")
 
@@ -135,3 +143,65 @@ def test_empty_model_publishes_nothing_but_its_prior() -> None:
     """A model that saw nothing writes no table."""
     content = published(Model())
     assert content["contexts"] == content["arguments"] == content["signatures"] == {}
+
+
+IBAN = "DE89370400440532013000"
+Cut = Callable[[Sequence[BaseMessage]], list[BaseMessage]]
+
+
+def _trimmed(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    spoken = [at for at, message in enumerate(messages) if message.type == "human"]
+    return [*messages[spoken[-1] :]]
+
+
+def _summarised(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    return [HumanMessage(f"Summary of {len(messages)} messages."), *_trimmed(messages)]
+
+
+class Shortening(AgentMiddleware[Any, Any, Any]):
+    """Shows the model a part of the conversation only."""
+
+    def __init__(self, cut: Cut) -> None:
+        super().__init__()
+        self.cut = cut
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(request.override(messages=self.cut(request.messages)))
+
+
+async def banked(cut: Cut, thread: Callable[[int], str | None], path: Path) -> str:
+    """Return the file of an agent that was asked for a balance six times."""
+
+    @speculatable
+    @tool
+    def balance(iban: str) -> str:
+        """Return what is left."""
+        return "ok"
+
+    patterns = Patterns()
+    agent = create_agent(
+        ScriptedModel(turns=[calls(("balance", {"iban": IBAN})), text("done")]),
+        [balance],
+        middleware=[Shortening(cut), SpeculationMiddleware(speculators=[patterns])],
+        checkpointer=InMemorySaver() if thread(0) else None,
+    )
+    for number in range(6):
+        said = f"My IBAN is {IBAN}." if number == 0 else f"And again, number {number}"
+        config: Any = {"configurable": {"thread_id": thread(number)}} if thread(number) else None
+        await agent.ainvoke({"messages": said}, config)
+    return written(patterns, path)
+
+
+@pytest.mark.parametrize("cut", [list, _trimmed, _summarised], ids=["whole", "trimmed", "summary"])
+async def test_one_thread_is_one_run_however_it_is_cut(tmp_path: Path, cut: Cut) -> None:
+    """What a user said once is not public because the model is shown other messages each time."""
+    assert IBAN not in await banked(cut, lambda _: "alice", tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("cut", [list, _trimmed, _summarised], ids=["whole", "trimmed", "summary"])
+@pytest.mark.parametrize("thread", [str, lambda _: None], ids=["threads", "no threads"])
+async def test_constant_of_many_runs_is_learned(
+    tmp_path: Path, cut: Cut, thread: Callable[[int], str | None]
+) -> None:
+    """The same value in different threads, or runs without one, that no message holds."""
+    assert IBAN in await banked(cut, lambda number: thread(number + 1), tmp_path / "patterns.json")

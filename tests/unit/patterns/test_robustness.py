@@ -1,7 +1,11 @@
 """Nothing that a conversation can hold makes it raise, and nothing makes it grow without end."""
 
+import asyncio
+import threading
+from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import (
@@ -16,13 +20,14 @@ from langchain_core.messages import (
 from langchain_core.tools import tool
 from shop import TOOLS, Run, Tool, call, guesses, output, request, visit, visits
 
-from langchain_spectool import TurnRequest
+from langchain_spectool import Guess, TurnRequest
 from langchain_spectool.speculators.contract import check_speculator
+from langchain_spectool.speculators.patterns import schema
 from langchain_spectool.speculators.patterns.calibration import Calibration
 from langchain_spectool.speculators.patterns.context import Contexts
 from langchain_spectool.speculators.patterns.history import Histories, History
-from langchain_spectool.speculators.patterns.parsing import parse
-from langchain_spectool.speculators.patterns.schema import read_schema
+from langchain_spectool.speculators.patterns.parsing import ParseCache, fingerprint, parse
+from langchain_spectool.speculators.patterns.schema import Schemas, ToolSchema, read_schema
 from langchain_spectool.speculators.patterns.speculator import Patterns
 
 NAMES = st.sampled_from(["get_loan", "get_member", "", "weird name", "x" * 300, "a>b,{c}|d"])
@@ -143,12 +148,177 @@ def test_endless_conversation_is_cut() -> None:
     assert Histories().at(messages).serial <= 400
 
 
-def test_conversations_kept_are_bounded() -> None:
-    """The conversation unused longest is let go."""
-    histories = Histories(size=3)
-    for n in range(10):
-        histories.at(visit(n))
+def test_conversations_kept_are_bounded_by_characters() -> None:
+    """Many small ones or few big ones: those unused longest are let go."""
+    histories = Histories(size=100_000)
+    for n in range(200):
+        histories.at([HumanMessage(f"{n} " + "x" * (100 if n < 100 else 30_000))])
+        assert histories._histories.currsize <= 100_000
     assert len(histories._histories) == 3
+    for n in range(200):
+        histories.at([HumanMessage(f"again {n}")])
+    assert len(histories._histories) > 40
+
+
+def test_growing_conversations_make_room_as_they_grow() -> None:
+    """What a conversation counts for is what it holds by now, not what it held at first."""
+    histories = Histories(size=100_000)
+    talks = [[HumanMessage(f"talk {n}")] for n in range(5)]
+    for turn in range(30):
+        for talk in talks:
+            talk.append(HumanMessage(f"{turn}" + "x" * 2_000))
+            histories.at(talk)
+            assert histories._histories.currsize <= 100_000
+    held = [*histories._histories.values()]
+    assert 0 < len(held) < 5
+    assert sum(history.size for history in held) == histories._histories.currsize
+
+
+def test_one_huge_conversation_is_cut_and_kept() -> None:
+    """It is read from a later message on, and the same start holds for many turns."""
+    histories = Histories(size=100_000)
+    talk = [HumanMessage(f"{n}" + "x" * 900) for n in range(300)]
+    seen = [histories.at(talk[:at]) for at in range(1, 301)]
+    assert max(history.size for history in seen) <= 60_000
+    changes = sum(one is not other for one, other in pairwise(seen))
+    assert 3 < changes < 20
+    assert histories.at([*talk, HumanMessage("y" * 200_000)]).size < 10_000
+
+
+def test_parsed_messages_are_bounded_by_characters() -> None:
+    """A message larger than all that may be held is parsed, and not held."""
+    cache = ParseCache(size=10_000)
+    for n in range(100):
+        message = HumanMessage("x" * n * 200)
+        assert len(cache.get("me", fingerprint(message), message).text.raw) >= min(n * 200, 8_000)
+        assert cache._parsed.currsize <= 10_000
+
+
+def test_hundreds_of_live_conversations_do_not_thrash(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant's conversations go on where they were: no message of any is fed twice."""
+    fed: list[int] = []
+    feed = History.feed
+
+    def noted(history: History, message: Any) -> None:
+        fed.append(1)
+        feed(history, message)
+
+    monkeypatch.setattr(History, "feed", noted)
+    patterns, talks = Patterns(), [visit(n) for n in range(500)]
+    for at in (1, 3, 5):
+        for talk in talks:
+            guesses(patterns, talk[:at])
+    assert len(fed) == 5 * len(talks)
+
+
+def test_tenants_share_the_memory_and_nothing_in_it() -> None:
+    """Equal conversations of two tenants are two; one tenant's many do not outgrow the bound."""
+    histories, talk = Histories(size=100_000), visit(1)
+    mine, other = histories.at(talk, "a"), histories.at(talk, "b")
+    assert mine is not other
+    assert mine.users[0][0] is not other.users[0][0]
+    for n in range(200):
+        histories.at(visit(n), f"tenant {n}")
+    assert histories._histories.currsize <= 100_000
+
+
+def test_a_forgotten_tenant_begins_anew() -> None:
+    """Its notes go with its model: the same conversation is read again for the new one."""
+    patterns = Patterns(max_tenants=1)
+    patterns.fit(visits(6, tenant="a"))
+    asked = visit(9)[:5]
+    before = guesses(patterns, asked, tenant="a")
+    guesses(patterns, asked, tenant="b")
+    assert guesses(patterns, asked, tenant="a") == guesses(Patterns(), asked) != before
+
+
+class Placed(Patterns):
+    """Patterns that note in which thread each guess was worked out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: list[int] = []
+
+    def _guesses(self, request: TurnRequest) -> list[Guess]:
+        self.threads.append(threading.get_ident())
+        return super()._guesses(request)
+
+    async def here(self, asked: TurnRequest) -> bool:
+        """Guess as in a loop; say whether that was done on the loop's own thread."""
+        found = [guess async for guess in self.aguess(asked, 0)]
+        assert found == [*Patterns().guess(asked, 0)]
+        return self.threads[-1] == threading.get_ident()
+
+
+MANY = [Tool(f"tool_{chr(97 + n % 26)}{n}", {"loan_id": {"type": "string"}}) for n in range(200)]
+BLOCKS = HumanMessage([{"type": "text", "text": "L-0001 " * 10_000}])
+ARGS_OF_A_CALL = call("get_loan", 1, loan_id="x" * 70_000)
+LONG = [HumanMessage("L-0001 " * 10_000), *visit(1)[1:3]]
+
+
+async def test_short_conversations_are_read_on_the_loop() -> None:
+    """A thread would cost more than the work."""
+    assert await Placed().here(request(visit(1)[:5]))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        request(LONG),
+        request([BLOCKS]),
+        request([*visit(1)[:1], ARGS_OF_A_CALL, *visit(1)[2:3]]),
+        request([*visit(1)[:3]] * 100),
+        request(visit(1)[:3], tools=[*TOOLS, *MANY]),
+    ],
+    ids=["long text", "long block", "long call", "many messages", "many tools"],
+)
+async def test_long_work_leaves_the_loop(asked: TurnRequest) -> None:
+    """Whatever makes a guess slow, the loop goes on meanwhile, and the guesses are the same."""
+    assert not await Placed().here(asked)
+
+
+async def test_lessons_that_are_long_leave_the_loop() -> None:
+    """A short request that has to learn from a long one first is long work as well."""
+    patterns = Placed()
+    patterns.learn(request(LONG), [])
+    assert [guess async for guess in patterns.aguess(request(visit(1)[:3]), 0)]
+    assert patterns.threads != [threading.get_ident()]
+
+
+async def test_a_taken_lock_does_not_hold_the_loop() -> None:
+    """While another thread learns, the loop waits in a thread of ours, and stays free."""
+    patterns, taken, let_go = Placed(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with patterns._lock:
+            taken.set()
+            let_go.wait(5)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    taken.wait(5)
+    task = asyncio.create_task(patterns.here(request(visit(1)[:3])))
+    await asyncio.sleep(0)
+    let_go.set()  # only a loop that is not held comes this far
+    assert not await task
+    holder.join()
+
+
+def test_schemas_are_let_go_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One tool too many costs one schema, not all of them."""
+    read: list[Any] = []
+
+    def noted(tool: Any) -> ToolSchema:
+        read.append(tool)
+        return read_schema(tool)
+
+    monkeypatch.setattr(schema, "read_schema", noted)
+    schemas = Schemas(size=50)
+    schemas.of_all(MANY[:50])
+    schemas.of(MANY[50])
+    assert [kept.name for kept in schemas.of_all(MANY[1:51])] == [tool.name for tool in MANY[1:51]]
+    assert len(read) == 51
+    assert len(schemas._read) == 50
 
 
 def test_contexts_are_bounded_and_keep_the_usual() -> None:

@@ -183,3 +183,35 @@ def test_tenants_keep_their_places_in_a_file(tmp_path: Path) -> None:
     patterns.save(tmp_path / "a.json", tenants=["a"])
     assert read_patterns(tmp_path / "all.json").keys() == {None, "a", "b"}
     assert read_patterns(tmp_path / "a.json").keys() == {"a"}
+
+
+def test_nobody_and_the_tenant_of_empty_name_are_two(tmp_path: Path) -> None:
+    """Both survive, one beside the other, with what each of them learned."""
+    patterns = taught([*visits(4), *visits(6, tenant=""), *visits(5, tenant="a")])
+    patterns.save(tmp_path / "all.json")
+    models = read_patterns(tmp_path / "all.json")
+    assert models.keys() == {None, "", "a"}
+    for tenant, model in models.items():
+        assert model.turns == patterns.models[tenant].turns
+    assert len({model.turns for model in models.values()}) == 3
+    Patterns(models).save(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_text() == (tmp_path / "all.json").read_text()
+
+
+@pytest.mark.parametrize("tenant", [None, "", "tenant of empty name", "tenants", "null", "None"])
+def test_no_name_of_a_tenant_is_another(tmp_path: Path, tenant: str | None) -> None:
+    """Whatever a tenant is called, it is read back as itself, alone or among others."""
+    taught(visits(4, tenant=tenant)).save(tmp_path / "one.json")
+    assert read_patterns(tmp_path / "one.json").keys() == {tenant}
+    taught([*visits(4, tenant=tenant), *visits(4, tenant="b")]).save(
+        tmp_path / "both.json", tenants=[tenant]
+    )
+    assert (tmp_path / "both.json").read_text() == (tmp_path / "one.json").read_text()
+
+
+def test_damaged_tenant_of_empty_name_is_damage(tmp_path: Path) -> None:
+    """It is checked like the others."""
+    path = tmp_path / "patterns.json"
+    path.write_text(json.dumps({**json.loads(_sample()), "tenant of empty name": []}))
+    with pytest.raises(PatternFileError, match="is damaged"):
+        read_patterns(path)
