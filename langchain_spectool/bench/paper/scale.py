@@ -29,7 +29,7 @@ from langchain_spectool.testing import VirtualTimeLoop
 GENERATION_S: Final = 4.0
 TOOL_S: Final = 4.0
 DRAFT_S: Final = 0.4
-PLAIN_SHARE: Final = 0.25
+PLAIN_SHARE: Final = 0.2
 """Of a core, what plain is staggered to use; the limit is 0.3."""
 SATURATED: Final = 0.9
 """Share of a core above which times say nothing about the package."""
