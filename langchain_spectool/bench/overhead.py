@@ -16,6 +16,7 @@ from langchain_spectool.bench.paced import PacedModel, look_ups
 from langchain_spectool.bench.report import Bar, options, progress, publish
 from langchain_spectool.graph.speculation import Source
 from langchain_spectool.speculators.draft_model import DraftModel
+from langchain_spectool.speculators.early_dispatch import EarlyDispatch
 
 FEWEST = 200
 MANY = 8
@@ -75,7 +76,8 @@ def _arm(form: Form, count: int, *, writing_s: float) -> Arm:
     model = PacedModel(answer=answer, generation_s=writing_s)
     hits = writing_s > 0 and form == "ours"
     draft = DraftModel(PacedModel(answer=answer, generation_s=DRAFT_S))
-    speculators: list[Source] | None = [draft] if hits else None
+    # Without Patterns, which would learn such an agent by heart and leave no turn without guesses.
+    speculators: list[Source] = [draft] if hits else [EarlyDispatch()]
     agent, speculation = build(form, model, speculators)
 
     async def once() -> Sample:
