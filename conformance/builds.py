@@ -82,9 +82,7 @@ class PrefillingSpeculation(Speculation):
         scope = TurnScope(
             Place(control=control, scope="all", step=None),
             driver,
-            self.policy,
-            self.events.emit,
-            self._airborne,
+            self._opener._common,
         )
         candidate = Candidate(
             tool=tool.name, source="prefill", confidence=1.0, contract=CONTRACT, key=key
@@ -102,9 +100,7 @@ class PrefillingSpeculation(Speculation):
         landing = run.aloft[flight].landing
         COUNTS["prefilled"] += 1
         booked = self._booked(request, tool, scope, run, key)
-        return CommittedCallScope(
-            control, "", booked=booked, contract=CONTRACT, writes=False
-        ), landing
+        return CommittedCallScope(control, "", booked=booked, contract=CONTRACT), landing
 
     def _booked(
         self, request: ToolCallRequest, tool: BaseTool, scope: TurnScope, run: Run, key: str
