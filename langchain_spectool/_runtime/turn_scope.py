@@ -3,13 +3,11 @@
 import functools
 import itertools
 import threading
-from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Hashable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_spectool._core.claim import InFlight
 from langchain_spectool._core.economy import Judgement
 from langchain_spectool._core.events import Event, digest
 from langchain_spectool._core.flight import Flight, Outcome
@@ -19,6 +17,7 @@ from langchain_spectool._core.run import shared_under
 from langchain_spectool._core.turn import CommittedCall, Discard, Phase, Turn
 from langchain_spectool._core.verdicts import GuessVerdict
 from langchain_spectool._runtime import runs
+from langchain_spectool._runtime.airborne import Airborne
 from langchain_spectool._runtime.driver import Driver, Job, Ticket
 from langchain_spectool._runtime.run_watch import OnExit, WatchedRun
 from langchain_spectool._runtime.runs import Aloft, Run
@@ -52,30 +51,6 @@ class Place:
     """Tells when the graph of the turn's node ends; None where that cannot be known."""
     on_exit: OnExit | None = None
     """The same, with the exception it ended by."""
-
-
-class Airborne:
-    """Counts the early runs of one Speculation that have not returned, abandoned ones too."""
-
-    def __init__(self) -> None:
-        """Start at none."""
-        self._lock = threading.Lock()
-        self._tools: Counter[str] = Counter()
-
-    def take_off(self, tool: str) -> None:
-        """Count one more run of `tool`."""
-        with self._lock:
-            self._tools[tool] += 1
-
-    def land(self, tool: str) -> None:
-        """Count one less."""
-        with self._lock:
-            self._tools[tool] -= 1
-
-    def beside(self, tool: str) -> InFlight:
-        """Return the counts a guess for `tool` is judged by."""
-        with self._lock:
-            return InFlight(process=self._tools.total(), tool=self._tools[tool])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

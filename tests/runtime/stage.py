@@ -17,12 +17,13 @@ from langchain_spectool._core.policy import Policy
 from langchain_spectool._core.prices import Prices
 from langchain_spectool._core.turn import CommittedCall
 from langchain_spectool._runtime import runs
+from langchain_spectool._runtime.airborne import Airborne
 from langchain_spectool._runtime.claims import BookedCall, Received
 from langchain_spectool._runtime.driver import AsyncDriver, Driver, ThreadDriver
 from langchain_spectool._runtime.landing import running_loop
 from langchain_spectool._runtime.pool import DaemonPool
 from langchain_spectool._runtime.shared_economy import SharedEconomy
-from langchain_spectool._runtime.turn_scope import Airborne, Common, EarlyRun, Place, TurnScope
+from langchain_spectool._runtime.turn_scope import Common, EarlyRun, Place, TurnScope
 
 PATIENCE_S = 5.0
 READ = Contract()
