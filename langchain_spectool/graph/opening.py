@@ -1,16 +1,13 @@
 """How a turn of the main model begins: what may be done in it, and who guesses."""
 
 import asyncio
-import itertools
 import os
-import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from cachetools import LRUCache
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 
@@ -20,7 +17,7 @@ from langchain_spectool._core.verdicts import IdleReason
 from langchain_spectool._runtime import runs
 from langchain_spectool._runtime.driver import AsyncDriver, Driver, ThreadDriver
 from langchain_spectool._runtime.landing import running_loop
-from langchain_spectool._runtime.run_watch import MOST_RUNS, RunWatch, WatchedRun
+from langchain_spectool._runtime.run_watch import RunWatch, WatchedRun
 from langchain_spectool._runtime.shared_economy import SharedEconomy
 from langchain_spectool._runtime.turn_scope import Common, Place, TurnScope
 from langchain_spectool.graph.book import ToolBook, judge_of
@@ -33,9 +30,6 @@ from langchain_spectool.graph.team import Team
 from langchain_spectool.telemetry.arms import held_out
 from langchain_spectool.telemetry.broadcast import Broadcast
 from langchain_spectool.telemetry.report import Tally
-
-_run_numbers = itertools.count(1)
-_PROCESS = uuid.uuid4().hex
 
 Tenant = Callable[[Mapping[str, Any]], str | None]
 """From a run's config to whose conversation it is; None if nobody said."""
@@ -77,22 +71,18 @@ class TurnOpener:
         self._common = Common(policy=policy, economy=economy, emit=events.emit)
         self._books: dict[bool, ToolBook] = {}
         self._last_bound: tuple[object, Sequence[BaseTool]] = (None, ())
-        self._watch = self._watch_runs()
-        self._lock = threading.Lock()
-        self._numbers: LRUCache[int, tuple[int, int]] = LRUCache(MOST_RUNS)
+        self._name = uuid.uuid4().hex
+        self._follows_runs = bool(policy.holdout) or policy.budgets.run is not None
+        """Whether the policy makes it necessary to follow every run from end to end."""
+        self._watch = RunWatch(self._holds_out, self._run_ended, (GraphBubbleUp, GeneratorExit))
 
-    def _watch_runs(self) -> RunWatch | None:
-        """Return who follows runs from end to end, where the policy makes that necessary."""
+    def _holds_out(self, number: int) -> bool:
         policy = self._policy
-        if not policy.holdout and policy.budgets.run is None:
-            return None
-
-        def hold_out(number: int) -> bool:
-            return bool(policy.holdout) and held_out(policy.seed, number, policy.holdout)
-
-        return RunWatch(hold_out, self._run_ended, (GraphBubbleUp, GeneratorExit))
+        return bool(policy.holdout) and held_out(policy.seed, number, policy.holdout)
 
     def _run_ended(self, run: WatchedRun, now_s: float, succeeded: bool) -> None:  # noqa: FBT001 - what happened
+        if not self._follows_runs:
+            return
         self._common.economy.forget("run", run.number)
         self._tally.run_ended(run, now_s, succeeded=succeeded)
 
@@ -182,22 +172,16 @@ class TurnOpener:
         thread = config["configurable"].get("thread_id")
         if thread is not None:
             return f"thread {thread}"
-        # An address is used again: the steps of another run begin anew.
-        name, step = id(place.control), place.step or 0
-        with self._lock:
-            number, last = self._numbers.get(name, (0, -1))
-            if step <= last:
-                number = next(_run_numbers)
-            self._numbers[name] = number or next(_run_numbers), step
-            number = self._numbers[name][0]
-        return f"run {number} of {_PROCESS}"
+        # Nested agents and parallel branches are of one run: none of them counts as another.
+        run = self._watch.enter(place.control, self.now_s, place.on_exit)
+        return f"run {run.number} of {self._name}"
 
     def watched(self, control: object) -> WatchedRun | None:
         """Return the run that is going on, if runs are followed."""
-        return None if self._watch is None else self._watch.find(control)
+        return self._watch.find(control) if self._follows_runs else None
 
     def _watched(self, place: Place, driver: Driver) -> WatchedRun | None:
-        if self._watch is None:
+        if not self._follows_runs:
             return None
         run = self._watch.enter(place.control, driver.clock, place.on_exit)
         run.turns_at_s.append(driver.clock())
