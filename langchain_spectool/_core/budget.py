@@ -54,12 +54,24 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgets:
-    """One budget per level; a guess must fit into all of them. None: no limit at that level."""
+    """One budget per level; a guess must fit into all of them. None: no limit at that level.
+
+    Raises:
+        ValueError: A level has something else.
+    """
 
     turn: Budget | None = None
     run: Budget | None = None
     tenant: Budget | None = None
     process: Budget | None = None
+
+    def __post_init__(self) -> None:
+        """Check that each level has a budget or none."""
+        for each in fields(self):
+            value = cast("object", getattr(self, each.name))
+            if value is not None and not isinstance(value, Budget):
+                msg = f"`{each.name}` of the budgets must be a Budget(...), or None; got {value!r}"
+                raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

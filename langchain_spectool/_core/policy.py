@@ -61,6 +61,13 @@ class Policy:
         if not (isinstance(self.timeout_s, Real) and 0 < self.timeout_s < math.inf):
             msg = f"`timeout_s` must be more than 0 seconds and finite, got {self.timeout_s!r}"
             raise ValueError(msg)
+        budgets, benefit = cast("object", self.budgets), cast("object", self.benefit)
+        if not isinstance(budgets, Budgets):
+            msg = f"`budgets` must be Budgets(turn=Budget(...), ...), got {budgets!r}"
+            raise ValueError(msg)  # noqa: TRY004 - a bad value, as in every other field
+        if benefit is not None and not isinstance(benefit, BenefitGate):
+            msg = f"`benefit` must be a BenefitGate(...), or None; got {benefit!r}"
+            raise ValueError(msg)
         allowed = cast("object", self.allow_external)
         if not isinstance(allowed, bool):
             msg = f"`allow_external` must be True or False, got {allowed!r}"

@@ -336,13 +336,15 @@ class TurnScope:
 
     def _discarded(self, discard: Discard) -> None:
         flight = discard.flight
+        if flight.shadow:  # nothing ran that could be wasted; whether it was right is scored
+            return
         now_s = self.clock()
         self._event(
             "discarded",
             discard.reason,
             flight,
             started_s=flight.started_s,
-            spent_s=0.0 if flight.shadow else flight.spent_s(now_s),
+            spent_s=flight.spent_s(now_s),
         )
 
     def _report(self, verdict: GuessVerdict, candidate: Candidate, now_s: float) -> None:

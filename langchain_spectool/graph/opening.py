@@ -106,6 +106,12 @@ class TurnOpener:
             self._events.warn_once(f"{where}: {error}; speculation is off")
             return "off"
 
+    @property
+    def known(self) -> set[str]:
+        """The names of the tools seen so far."""
+        seen = (tool.name for book in self._books.values() for tool in book.tools)
+        return {*(tool.name for tool in self._tools), *seen}
+
     @staticmethod
     def now_s() -> float:
         """Return the time on the clock of whoever runs here."""

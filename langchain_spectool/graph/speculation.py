@@ -132,7 +132,8 @@ class Speculation:
     def switch_off(self, *, tool: str | None = None, tenant: str | None = None) -> None:
         """Stop speculating on a tool, or for a tenant, at once: what runs early is dropped.
 
-        Committed calls are not touched. Holds until `switch_on`.
+        Committed calls are not touched. Holds until `switch_on`. A name that no tool has had so far
+        is a warning.
 
         Raises:
             ValueError: Neither a tool nor a tenant is named.
@@ -152,6 +153,11 @@ class Speculation:
         if tool is None and tenant is None:
             msg = "name a `tool` or a `tenant` to switch; for everything set SPECTOOL_MODE=off"
             raise ValueError(msg)
+        known = self._opener.known
+        if tool is not None and known and tool not in known:
+            # It holds all the same: the tool may be bound later.
+            names = ", ".join(sorted(known))
+            self.events.warn_once(f"no tool {tool!r} was seen so far; known are {names}")
         self._economy.switch(on=on, tool=tool, tenant=tenant)
 
     # --- the model's turn

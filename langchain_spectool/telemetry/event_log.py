@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -30,7 +31,8 @@ class EventLog:
 
     A line holds the fields of `Event` that differ from their defaults, and `log`, which names the
     process that wrote it: several may append to one file, and files may be joined. It holds no
-    messages, arguments or results.
+    messages, arguments or results. `key_hash` tells equal calls apart within the log alone: it is
+    keyed by a secret that is written nowhere, so nobody can find a call by trying.
 
     Raises:
         OSError: The file cannot be opened for writing.
@@ -41,6 +43,7 @@ class EventLog:
         self._file = Path(path).open("a", encoding="ascii", buffering=1)  # noqa: SIM115 - until closed
         self._detail = detail
         self._name = secrets.token_hex(4)
+        self._secret = secrets.token_bytes(16)
         self._lock = threading.Lock()
 
     def on_event(self, event: Event) -> None:
@@ -54,6 +57,9 @@ class EventLog:
         line = {name: value for name, value in said.items() if value != _DEFAULTS[name]}
         if not self._detail:
             line.pop("detail", None)
+        if event.key_hash:
+            digest = blake2b(event.key_hash.encode(), key=self._secret, digest_size=6)
+            line["key_hash"] = digest.hexdigest()
         # The process is part of the name: a fork counts its turns from the same number on.
         line["log"] = f"{self._name}.{os.getpid()}"
         text = json.dumps(line)

@@ -106,6 +106,10 @@ class Report:
                 f"{self.serial_s:.2f} s in planned turns"
             ),
         ]
+        held = {name: n for name, n in self.verdicts.items() if name not in ("run", "shadow")}
+        if held:
+            reasons = ", ".join(f"{name} {count}" for name, count in sorted(held.items()))
+            lines.append(f"guesses that did not run: {reasons}")
         if self.shadow_hits:
             lines.append(f"shadow: {self.shadow_hits} calls were guessed right")
         if self.errors:

@@ -998,3 +998,23 @@ async def test_every_guess_is_one_event_and_the_scores_add_up() -> None:
     oracle = show.report.sources["oracle"]
     assert (oracle.guesses, oracle.right, oracle.precision) == (4, 2, 0.5)
     assert sum(show.report.verdicts.values()) == 2 * len(guesses)
+
+
+async def test_a_switch_for_an_unknown_tool_warns() -> None:
+    """A misspelt name is told with the names there are, and the switch holds all the same."""
+    show = rehearsal(Bodies(), [A])
+    await show.run()
+    with pytest.warns(RuntimeWarning, match="no tool 'lok' was seen so far; known are look"):
+        show.spec.switch_off(tool="lok")
+    show.spec.switch_off(tool="look")
+    show.spec.switch_on(tool="look")
+
+
+async def test_what_held_guesses_back_is_printed() -> None:
+    """A report says why guesses did not run; in shadow none of them counts as wasted."""
+    show = rehearsal(Bodies(), [A], policy=Policy(mode="shadow"))
+    await show.run()
+    assert (show.report.wasted, show.report.shadow_hits) == (0, 1)
+    held = rehearsal(Bodies(), speculators=[Fickle("a", warm_up=99)])
+    await held.run()
+    assert "guesses that did not run: warming_up 1" in str(held.report)

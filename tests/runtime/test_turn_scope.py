@@ -167,7 +167,7 @@ def test_early_run_that_cannot_be_prepared(stage: Stage) -> None:
 
 
 async def test_shadow_runs_nothing(stage: Stage) -> None:
-    """In shadow a guess is scored; no body runs, and equal calls share nothing."""
+    """In shadow a guess is scored; no body runs, so none is wasted, and calls share nothing."""
     body = Body()
     turn = stage.turn(shadow=True)
     assert stage.guess(turn, body, refusal="shadow", contract=PURE) is not None
@@ -180,10 +180,8 @@ async def test_shadow_runs_nothing(stage: Stage) -> None:
     assert stage.told("guess", "claim", "discarded") == [
         ("guess", "shadow"),
         ("guess", "shadow"),
-        ("discarded", "unclaimed"),
         ("claim", "shadow_hit"),
     ]
-    assert stage.events[2].spent_s == 0
     assert runs.in_progress() == 0
 
 

@@ -272,3 +272,10 @@ def test_no_interleaving_overspends_or_leaks(
     for reservation in books.out:
         reservation.settle(None)
     assert all(account.reserved == Charge() for account in in_books(books.ledger))
+
+
+@pytest.mark.parametrize("value", [1, "1", {"calls": 1}])
+def test_level_has_a_budget_or_none(value: Any) -> None:
+    """A limit given without its Budget is refused by name."""
+    with pytest.raises(ValueError, match="`run` of the budgets must be a Budget"):
+        Budgets(run=value)

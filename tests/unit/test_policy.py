@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from langchain_spectool._core.budget import Budget
 from langchain_spectool._core.policy import Mode, Policy, lowest, mode_of
 
 
@@ -49,6 +50,9 @@ def test_policy_takes_the_ends_of_each_range(fields: dict[str, Any]) -> None:
         ("holdout", -0.1, "from 0 to 1"),
         ("holdout", 1.1, "from 0 to 1"),
         ("holdout", None, "from 0 to 1"),
+        ("budgets", None, "must be Budgets"),
+        ("budgets", Budget(calls=1), "must be Budgets"),
+        ("benefit", "on", "must be a BenefitGate"),
         ("guesses_per_turn", -1, "whole number of 0 or more"),
         ("in_flight_per_run", 1.5, "whole number of 0 or more"),
         ("in_flight", True, "whole number of 0 or more"),
