@@ -105,6 +105,10 @@ class ThreadDriver:
 
 
 class _TaskTicket:
+    """A job that runs as a task. Once it is over, nothing of it is kept."""
+
+    __slots__ = ("_done", "_task", "_timer")
+
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
@@ -112,40 +116,50 @@ class _TaskTicket:
         coroutine: Coroutine[Any, Any, Any],
         context: Context,
     ) -> None:
-        self._loop = loop
-        self._coroutine = coroutine
-        self._lost_done: Callable[[Any], None] | None = job.done
-        """Told in place of the loop that was closed; None once somebody was told."""
+        self._done: Callable[[Any], None] | None = job.done
+        """None once somebody was told: the loop, or who found that it was closed."""
         # Not by way of a task factory: an eager one would run the body inside the model's call.
-        self._task = asyncio.Task(coroutine, loop=loop, name=job.name, context=context)
+        task = asyncio.Task(coroutine, loop=loop, name=job.name, context=context)
         # A loop closed by hand takes it along, which is no news to anybody.
-        self._task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue] # noqa: SLF001
-        expired = self._task.cancel if job.expired is None else job.expired
-        timer = loop.call_later(job.timeout_s, expired, context=Context())
+        task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue] # noqa: SLF001
+        expired = task.cancel if job.expired is None else job.expired
+        self._timer = loop.call_later(job.timeout_s, expired, context=Context())
+        self._task: asyncio.Task[Any] | None = task
+        """None once it is over."""
+        task.add_done_callback(self._finish, context=context)
 
-        def finish(task: asyncio.Task[Any]) -> None:
-            timer.cancel()
-            self._lost_done = None
-            failed = task.cancelled() or task.exception() is not None
-            job.done(None if failed else task.result())
+    def _finish(self, task: asyncio.Task[Any]) -> None:
+        self._timer.cancel()
+        self._task = None
+        failed = task.cancelled() or task.exception() is not None
+        self._tell(None if failed else task.result())
 
-        self._task.add_done_callback(finish, context=context)
+    def _tell(self, result: object) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done(result)
 
     @property
     def lost(self) -> bool:
-        return self._loop.is_closed() and not self._task.done()
+        task = self._task
+        return task is not None and task.get_loop().is_closed() and not task.done()
 
     def cancel(self) -> None:
-        if self._loop.is_closed():
-            if inspect.getcoroutinestate(self._coroutine) == inspect.CORO_CREATED:
-                self._coroutine.close()
-            done, self._lost_done = self._lost_done, None
-            if done is not None:
-                done(None)
-        elif running_loop() is self._loop:
-            self._task.cancel()
+        task = self._task
+        if task is None:
+            return
+        loop = task.get_loop()
+        if loop.is_closed():
+            coroutine = task.get_coro()
+            if inspect.iscoroutine(coroutine) and (
+                inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
+            ):
+                coroutine.close()
+            self._tell(None)
+        elif running_loop() is loop:
+            task.cancel()
         else:
-            call_on(self._loop, self._task.cancel)
+            call_on(loop, task.cancel)
 
 
 class _ThreadTicket:

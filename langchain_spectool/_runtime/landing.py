@@ -36,29 +36,36 @@ class Landing(Generic[Value]):
     def __init__(self) -> None:
         """Start empty."""
         self._lock = threading.Lock()
-        self._landed = threading.Event()
-        self._wakes: list[Callable[[], None]] = []
-
-    @property
-    def done(self) -> bool:
+        self._wakes: tuple[Callable[[], None], ...] = ()
+        self.done = False
         """Whether the value is there."""
-        return self._landed.is_set()
 
     def land(self, value: Value) -> None:
         """Give the value; a second one is ignored."""
         with self._lock:
-            if self._landed.is_set():
+            if self.done:
                 return
             self._value = value
-            self._landed.set()
-            wakes, self._wakes = self._wakes, []
+            self.done = True
+            wakes, self._wakes = self._wakes, ()
         for wake in wakes:
             wake()
 
     def wait(self) -> Value:
         """Block until the value is there."""
-        self._landed.wait()
+        if not self.done:
+            landed = threading.Event()
+            self._wake_by(landed.set)
+            landed.wait()
         return self._value
+
+    def within(self, timeout_s: float) -> bool:
+        """Block until the value is there, `timeout_s` seconds at most; say whether it is."""
+        if not self.done:
+            landed = threading.Event()
+            self._wake_by(landed.set)
+            landed.wait(timeout_s)
+        return self.done
 
     async def arrival(self) -> Value:
         """Await the value on the running loop."""
@@ -71,8 +78,8 @@ class Landing(Generic[Value]):
 
     def _wake_by(self, wake: Callable[[], None]) -> None:
         with self._lock:
-            if not self._landed.is_set():
-                self._wakes.append(wake)
+            if not self.done:
+                self._wakes = (*self._wakes, wake)
                 return
         wake()
 

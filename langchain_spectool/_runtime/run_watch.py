@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 from cachetools import LRUCache
 
@@ -15,7 +14,9 @@ from langchain_spectool._core.ports import Clock
 MOST_RUNS = 4096
 """Most runs watched at once; the oldest is forgotten, uncounted, to make room."""
 
-Exit = Callable[[type[BaseException] | None, BaseException | None, object], bool | None]
+Kind = type[BaseException] | None
+"""What a graph ended by; None if it just ended."""
+Exit = Callable[[Kind, BaseException | None, object], bool | None]
 OnExit = Callable[[Exit], object]
 """Has a function called when a graph ends, with its exception, as an exit stack's `push` does."""
 
@@ -84,7 +85,7 @@ class RunWatch:
             )
             self._runs[name] = run
         if on_exit is not None:
-            on_exit(self._exit(name, run, clock))
+            on_exit(_Exited(self, name, run, clock))
         return run
 
     def find(self, control: object) -> WatchedRun | None:
@@ -92,16 +93,23 @@ class RunWatch:
         with self._lock:
             return self._runs.get(id(control))
 
-    def _exit(self, name: int, run: WatchedRun, clock: Clock) -> Exit:
-        def ended(
-            kind: type[BaseException] | None,
-            _error: BaseException | None,
-            _trace: Any,  # noqa: ANN401
-        ) -> None:
-            with self._lock:
-                if self._runs.get(name) is run:
-                    del self._runs[name]
-            with contextlib.suppress(Exception):  # a graph unwinds: nothing of ours may reach it
-                self._ended(run, clock(), kind is None or issubclass(kind, self._pauses))
+    def exited(self, name: int, run: WatchedRun, now_s: float, kind: Kind) -> None:
+        """Note that the graph of `run` ended, with an exception of that `kind` if with one."""
+        with self._lock:
+            if self._runs.get(name) is run:
+                del self._runs[name]
+        self._ended(run, now_s, kind is None or issubclass(kind, self._pauses))
 
-        return ended
+
+@dataclass(frozen=True, slots=True)
+class _Exited:
+    """Called when a graph ends; smaller than a function with all of this in its cells."""
+
+    watch: RunWatch
+    name: int
+    run: WatchedRun
+    clock: Clock
+
+    def __call__(self, kind: Kind, _error: BaseException | None, _trace: object) -> None:
+        with contextlib.suppress(Exception):  # a graph unwinds: nothing of ours may reach it
+            self.watch.exited(self.name, self.run, self.clock(), kind)

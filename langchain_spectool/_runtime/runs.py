@@ -60,16 +60,16 @@ class Run:
         self.aloft: dict[Flight, Aloft] = {}
         self.over = False
         """Whether it has left the registry; then nothing new may begin in it."""
-        self._watched: set[Hashable] = set()
+        self._watched: tuple[Hashable, ...] = ()
         """The scopes whose graph tells us when it ends."""
-        self._finished: set[Hashable] = set()
+        self._finished: tuple[Hashable, ...] = ()
         """Those whose graph has ended while committed calls still wait for flights."""
         self.last_s = time.monotonic()
 
     def act(self, discards: Sequence[Discard | None]) -> None:
         """Do what the machine answered: stop flights, wake who waits, tell who watches."""
         with self.lock:
-            ended = [gone for scope in [*self._finished] for gone in self._end(scope)]
+            ended = [gone for scope in self._finished for gone in self._end(scope)]
             news = [d for d in (*discards, *ended) if d is not None and d.flight in self.aloft]
             if self.machine.idle and not self.over:
                 self._leave()
@@ -85,7 +85,7 @@ class Run:
         # Who still waits is about to be cancelled, or cannot be: neither shall run a body instead.
         if any(f.taken and not f.shadow and f.scope == scope for f in self.aloft):
             return ()
-        self._finished.discard(scope)
+        self._finished = _without(self._finished, scope)
         return self.machine.end(scope)
 
     def write_began(self, turn: Turn | None, namespace: str | None = None) -> None:
@@ -101,17 +101,22 @@ class Run:
     def open(self, turn: Turn, at_end: AtEnd | None) -> None:
         """Begin `turn`, and have its scope finished when `at_end` says so."""
         with self.lock:
-            self._finished.discard(turn.scope)
+            self._finished = _without(self._finished, turn.scope)
             self.act(self.machine.open(turn))
             if at_end is not None and turn.scope not in self._watched:
-                self._watched.add(turn.scope)
+                self._watched = (*self._watched, turn.scope)
                 at_end(functools.partial(_finish, weakref.ref(self), turn.scope))
+
+    def expire(self, flight: Flight) -> None:
+        """The deadline of `flight` has passed."""
+        with self.lock:
+            self.act(self.machine.expire(flight))
 
     def finish(self, scope: Hashable) -> None:
         """The graph of `scope` has ended: drop what no committed call waits for."""
         with self.lock:
-            self._watched.discard(scope)
-            self._finished.add(scope)
+            self._watched = _without(self._watched, scope)
+            self._finished = (*_without(self._finished, scope), scope)
             self.act(())
 
     def end(self) -> None:
@@ -130,7 +135,7 @@ class Run:
             now_s = self.clock()
             for flight, _ in aloft:
                 if now_s >= flight.deadline_s:
-                    self.act(self.machine.expire(flight))
+                    self.expire(flight)
 
     def _orphaned(self) -> bool:
         """Whether nobody but this entry holds the control any more: the run is over.
@@ -154,6 +159,10 @@ class Run:
         self.over = True
         # An abandoned body may hold this entry for long; the control is not its to hold.
         self.control = None
+
+
+def _without(scopes: tuple[Hashable, ...], scope: Hashable) -> tuple[Hashable, ...]:
+    return tuple(each for each in scopes if each != scope)
 
 
 _OWN_REFERENCES = Run(object(), time.monotonic).references()

@@ -1,8 +1,8 @@
 """The economy of one Speculation, behind a lock, and the purse of each of its turns."""
 
 import threading
-from collections import deque
 from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
 
 from langchain_spectool._core.budget import Budget, Budgets, Charge, Level, Reservation
 from langchain_spectool._core.contracts import Contract
@@ -129,6 +129,15 @@ class SharedEconomy:
             self._economy.ledger.forget(level, name)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Request:
+    """A request to a draft model, and what was reserved for it."""
+
+    source: str
+    model: str
+    reservation: Reservation
+
+
 class Purse:
     """What one turn has said, reserved and spent. Methods may be called from any thread."""
 
@@ -149,8 +158,8 @@ class Purse:
         self._lock = threading.Lock()
         self._said: list[Said] = []
         self._flights: dict[Flight, Reservation] = {}
-        self._requests: dict[str, deque[tuple[str, Reservation]]] | None = {}
-        """By source, those that wait for their usage, and of which model; None after the turn."""
+        self._requests: list[_Request] | None = []
+        """Those that wait for their usage; None after the turn."""
 
     # --- guesses
 
@@ -212,7 +221,7 @@ class Purse:
                 return False
             reservation = self.economy.reserve_request(source, model, self._payers, now_s)
             if reservation is not None:
-                self._requests.setdefault(source, deque()).append((model, reservation))
+                self._requests.append(_Request(source, model, reservation))
             return reservation is not None
 
     def used(self, source: str, model: str, usage: Usage) -> None:
@@ -224,18 +233,19 @@ class Purse:
         with self._lock:
             if self._requests is None:
                 return
-            waiting = self._requests.get(source)
-            request = waiting.popleft() if waiting else None
+            request = next((each for each in self._requests if each.source == source), None)
+            if request is not None:
+                self._requests.remove(request)
         if request is not None:
-            self._settle(*request, actual)
+            self._settle(request, actual)
         elif actual is not None:
             self.economy.spend(actual, self._payers, self._started_s)
             self._cost(actual.usd if self.economy.priced(model) else None)
 
-    def _settle(self, model: str, reservation: Reservation, actual: Charge | None) -> None:
-        self.economy.settle(reservation, actual)
-        usd = (reservation.charge if actual is None else actual).usd
-        self._cost(usd if self.economy.priced(model) else None)
+    def _settle(self, request: _Request, actual: Charge | None) -> None:
+        self.economy.settle(request.reservation, actual)
+        usd = (request.reservation.charge if actual is None else actual).usd
+        self._cost(usd if self.economy.priced(request.model) else None)
 
     def _cost(self, usd: float | None) -> None:
         if self._run is not None:
@@ -252,9 +262,9 @@ class Purse:
     def close(self) -> None:
         """Charge what was never reported: an abandoned request costs its provider's price."""
         with self._lock:
-            requests, self._requests = self._requests or {}, None
-        for request in (each for waiting in requests.values() for each in waiting):
-            self._settle(*request, None)
+            requests, self._requests = self._requests or [], None
+        for request in requests:
+            self._settle(request, None)
         for level, name in self._payers:
             if level == "turn":
                 self.economy.forget(level, name)

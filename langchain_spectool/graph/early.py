@@ -11,12 +11,13 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextvars import Context
-from dataclasses import dataclass
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from langchain_core.messages.tool import ToolOutputMixin
-from langchain_core.tools import BaseTool
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, StructuredTool, Tool
 
 from langchain_spectool._core.contracts import Contract
 from langchain_spectool._core.encoding import attempt
@@ -29,7 +30,6 @@ from langchain_spectool.graph.isolation import (
     early_config,
     early_tool_runtime,
     silence,
-    untraced,
 )
 from langchain_spectool.graph.proxy import proxy
 from langchain_spectool.graph.retry_after import retry_after_s
@@ -37,6 +37,7 @@ from langchain_spectool.graph.setting import Setting, current_setting
 from langchain_spectool.graph.structure import Structure
 
 _REFUSED = "_spectool_tainted"
+_Body = Callable[[], Coroutine[Any, Any, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,27 +83,76 @@ class _Exited(Exception):  # noqa: N818 - never leaves this module
     """A body that nobody asked for wanted to end the process."""
 
 
-class _Recorder:
-    """Stands where the body stood: keeps the values it got and the raw value it returned."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Early:
+    """One early run: stands where the body stood, and keeps what that got and what it returned.
 
-    def __init__(self, tool: BaseTool, contract: Contract, taint: Taint) -> None:
-        self._tool = tool
-        self._contract = contract
-        self._taint = taint
-        self.key: str | None = None
-        self.token: object = None
-        self.reached = False
-        self.holds: object = None
-        self.returned: tuple[Any] | None = None
-        self.error: BaseException | None = None
-        """What the body raised, which the tool itself may have turned into a message."""
+    Most bodies do not run where LangChain calls them: that call ends as soon as the arguments
+    are there, and what it was made of is free while the body runs.
+    """
+
+    tool: BaseTool
+    contract: Contract
+    taint: Taint
+    aside: bool
+    """Whether the asynchronous body runs after the call that prepared it, not inside."""
+    asked: list[tuple[BaseTool, dict[str, Any], RunnableConfig]]
+    """A stand-in for the tool, and what it is called with; empty once it is."""
+    rest: list[tuple[_Body, Context]] = field(default_factory=list[tuple[_Body, Context]])
+    """A body that was put aside, and where it runs; empty once it does."""
+    look: Callable[[], object] | None = None
+    key: str | None = None
+    token: object = None
+    holds: object = None
+    returned: tuple[Any] | None = None
+    error: BaseException | None = None
+    """What the body raised, which the tool itself may have turned into a message."""
+
+    # --- the early run
+
+    def outcome(self) -> Outcome:
+        """Run it, blocking."""
+        try:
+            silence(self.taint)
+            stand_in, call, config = self.asked.pop()
+            stand_in.invoke(call, config)
+        except BaseException as error:  # noqa: BLE001 - a failed guess is invisible
+            return _outcome(self, error)
+        return _outcome(self, None)
+
+    async def aoutcome(self) -> Outcome:
+        """Run it, awaiting."""
+        task = asyncio.current_task()
+        try:
+            silence(self.taint)
+            await self._ainvoked()
+            if self.rest:
+                await self._resumed()
+        except BaseException as error:
+            if task is not None and task.cancelling() > 0:
+                raise
+            return _outcome(self, error)
+        return _outcome(self, None)
+
+    def _ainvoked(self) -> Awaitable[Any]:
+        stand_in, call, config = self.asked.pop()
+        return stand_in.ainvoke(call, config)
+
+    def _resumed(self) -> Coroutine[Any, Any, Any]:
+        """Go on with a body that was put aside, in this task and as its call left the context."""
+        body, context = self.rest.pop()
+        for variable, value in context.items():
+            variable.set(value)
+        return self._awaited(body)
+
+    # --- where the body stood
 
     def run(
         self, body: Callable[[], Any], values: Mapping[str, Any], handed: Mapping[str, Any]
     ) -> Any:  # noqa: ANN401
-        look = self._begin(values, handed)
-        if look is not None:
-            self.token = look()
+        self._begin(values, handed)
+        if self.look is not None:
+            self.token = self.look()
         try:
             value = body()
         except Exception as error:
@@ -111,19 +161,20 @@ class _Recorder:
         self.returned = (value,)
         return value
 
-    async def arun(
-        self,
-        body: Callable[[], Coroutine[Any, Any, Any]],
-        values: Mapping[str, Any],
-        handed: Mapping[str, Any],
-    ) -> Any:  # noqa: ANN401
-        look = self._begin(values, handed)
-        if look is not None:
-            self.token = await off_the_loop(look)
+    async def arun(self, body: _Body, values: Mapping[str, Any], handed: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        self._begin(values, handed)
+        if not self.aside:
+            return await self._awaited(body)
+        self.rest.append((body, copy_context()))
+        return ("", None) if self.tool.response_format == "content_and_artifact" else ""
+
+    async def _awaited(self, body: _Body) -> Any:  # noqa: ANN401
+        if self.look is not None:
+            self.token = await off_the_loop(self.look)
         try:
             value = await body()
         except (SystemExit, KeyboardInterrupt) as error:
-            # Core runs the body in a task of its own, which would take these to the loop.
+            # A body may run in a task of core's, which would take these to the loop.
             raise _Exited from error
         except Exception as error:
             self.error = error
@@ -131,17 +182,35 @@ class _Recorder:
         self.returned = (value,)
         return value
 
-    def _begin(
-        self, values: Mapping[str, Any], handed: Mapping[str, Any]
-    ) -> Callable[[], object] | None:
-        self.reached = self._taint.in_body = True
+    def _begin(self, values: Mapping[str, Any], handed: Mapping[str, Any]) -> None:
+        self.taint.in_body = True
         setting = current_setting(handed)
         self.holds = setting.holds
-        self.key = body_key(self._tool, self._contract, values, setting)
-        freshness = self._contract.freshness
-        if freshness is None:
-            return None
-        return lambda: freshness(values)
+        self.key = body_key(self.tool, self.contract, values, setting)
+        freshness = self.contract.freshness
+        if freshness is not None:
+            self.look = lambda: freshness(values)
+
+
+def _outcome(early: _Early, error: BaseException | None) -> Outcome:
+    reasons = [*early.taint.reasons]
+    if early.returned is not None and (what := unrepeatable(early.returned[0])):
+        reasons.append(what)
+    if reasons:
+        _refuse(early.tool, reasons[0])
+        return Outcome(state="tainted", body_key=early.key, detail=reasons[0])
+    if error is not None or early.returned is None:
+        detail = type(error).__name__ if error is not None else "the body was not reached"
+        wait_s = attempt(retry_after_s, early.error or error)
+        early.error = None  # its frames hold the early run
+        return Outcome(state="failed", body_key=early.key, detail=detail, retry_after_s=wait_s)
+    return Outcome(
+        state="landed",
+        value=early.returned[0],
+        body_key=early.key,
+        token=early.token,
+        holds=early.holds,
+    )
 
 
 def early_run(
@@ -159,63 +228,25 @@ def early_run(
     for name in structure.runtime_parameters:
         given[name] = early_tool_runtime(around.runtime, config, taint)
     call = {"name": tool.name, "args": given, "id": "speculation", "type": "tool_call"}
-    recorder = _Recorder(tool, contract, taint)
-    stand_in = proxy(tool, recorder, callbacks=False)
-
-    def run() -> Outcome:
-        try:
-            silence(taint)
-            with untraced():
-                stand_in.invoke(call, config)
-        except BaseException as error:  # noqa: BLE001 - a failed guess is invisible
-            return _outcome(tool, recorder, taint, error)
-        return _outcome(tool, recorder, taint, None)
-
-    async def arun() -> Outcome:
-        task_cancelled = _cancellation()
-        try:
-            silence(taint)
-            with untraced():
-                await stand_in.ainvoke(call, config)
-        except BaseException as error:
-            if task_cancelled():
-                raise
-            return _outcome(tool, recorder, taint, error)
-        return _outcome(tool, recorder, taint, None)
-
+    early = _Early(
+        tool=tool,
+        contract=contract,
+        taint=taint,
+        aside=_called_as_ever(type(tool)),
+        asked=[],
+    )
+    early.asked.append((proxy(tool, early, callbacks=False), call, config))
     return EarlyRun(
-        run=run if structure.synchronous else None,
-        arun=arun if structure.asynchronous else None,
+        run=early.outcome if structure.synchronous else None,
+        arun=early.aoutcome if structure.asynchronous else None,
         context=around.context.copy(),
     )
 
 
-def _cancellation() -> Callable[[], bool]:
-    task = asyncio.current_task()
-    return lambda: task is not None and task.cancelling() > 0
-
-
-def _outcome(
-    tool: BaseTool, recorder: _Recorder, taint: Taint, error: BaseException | None
-) -> Outcome:
-    reasons = [*taint.reasons]
-    if recorder.returned is not None and (what := unrepeatable(recorder.returned[0])):
-        reasons.append(what)
-    if reasons:
-        _refuse(tool, reasons[0])
-        return Outcome(state="tainted", body_key=recorder.key, detail=reasons[0])
-    if error is not None or recorder.returned is None:
-        detail = type(error).__name__ if error is not None else "the body was not reached"
-        wait_s = attempt(retry_after_s, recorder.error or error)
-        recorder.error = None  # its frames hold the recorder
-        return Outcome(state="failed", body_key=recorder.key, detail=detail, retry_after_s=wait_s)
-    return Outcome(
-        state="landed",
-        value=recorder.returned[0],
-        body_key=recorder.key,
-        token=recorder.token,
-        holds=recorder.holds,
-    )
+def _called_as_ever(kind: type[BaseTool]) -> bool:
+    """Say whether calls of such a tool do nothing around its body but what LangChain does."""
+    stock = (BaseTool.ainvoke, StructuredTool.ainvoke, Tool.ainvoke)
+    return kind.ainvoke in stock and kind.arun is BaseTool.arun
 
 
 def unrepeatable(value: object) -> str | None:

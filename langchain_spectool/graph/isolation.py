@@ -29,6 +29,8 @@ _METADATA = {"lc_source": "speculation"}
 class Taint:
     """Notes what an early run did that cannot be replayed."""
 
+    __slots__ = ("in_body", "reasons")
+
     def __init__(self) -> None:
         """Start clean."""
         self.reasons: list[str] = []
@@ -50,9 +52,15 @@ class Taint:
         msg = f"this early run {reason}; the call runs for real"
         raise TaintedError(msg)
 
+    def write(self, _: object) -> NoReturn:
+        """Stand where the writer of the tool's output stream stood."""
+        self.stop("wrote to the tool's output stream")
+
 
 class _Untouchable:
     """Stands where a live handle of the run stood; any use of it taints."""
+
+    __slots__ = ("_taint", "_what")
 
     def __init__(self, taint: Taint, what: str) -> None:
         object.__setattr__(self, "_taint", taint)
@@ -193,8 +201,8 @@ def early_config(
     """Return the config of an early tool run: no callbacks of the caller, no live handles."""
     given = cast("Mapping[str, Any]", config.get("configurable") or {})
     configurable = own_configurable(given)
-    for key in _TAINTING_KEYS:
-        configurable[key] = _Untouchable(taint, "an interrupt or a graph's own channels")
+    untouchable = _Untouchable(taint, "an interrupt or a graph's own channels")
+    configurable.update(dict.fromkeys(_TAINTING_KEYS, untouchable))
     configurable[RUNTIME] = early_runtime(runtime, taint)
     return RunnableConfig(
         callbacks=[_ChildRuns(taint)] if probe else [],
@@ -205,17 +213,25 @@ def early_config(
     )
 
 
-def untraced() -> contextlib.AbstractContextManager[None]:
-    """Return a context in which LangSmith traces nothing."""
+def _untraced() -> Mapping[contextvars.ContextVar[Any], Any]:
+    """Return the variables by which LangSmith knows that it shall trace nothing."""
     tracing: Callable[..., contextlib.AbstractContextManager[None]]
     tracing = vars(run_helpers)["tracing_context"]
-    return tracing(parent=False, enabled=False)
+    with tracing(parent=False, enabled=False):
+        return dict(contextvars.copy_context().items())
+
+
+_UNTRACED = contextvars.Context().run(_untraced)
 
 
 def detached_context() -> contextvars.Context:
-    """Copy the caller's context (its tenant and auth variables too) without the run's config."""
+    """Copy the caller's context (its tenant and auth variables too) without the run's config.
+
+    LangSmith traces nothing in it.
+    """
     context = contextvars.copy_context()
-    context.run(var_child_runnable_config.set, None)
+    for variable, value in ((var_child_runnable_config, None), *_UNTRACED.items()):
+        context.run(variable.set, value)
     return context
 
 
@@ -228,13 +244,16 @@ def silence(taint: Taint | None = None) -> None:
     var_child_runnable_config.set(None)
     _leave_span()
     for variable in hook_variables():
-        if taint is not None or not isinstance(variable.get(), UsageMetadataCallbackHandler):
+        handler = variable.get()
+        if handler is not None and not (
+            taint is None and isinstance(handler, UsageMetadataCallbackHandler)
+        ):
             variable.set(None)
     if taint is None:
         return
     writer = tool_call_writer()
     if writer is not None:
-        writer.set(lambda _: taint.stop("wrote to the tool's output stream"))
+        writer.set(taint.write)
 
 
 def hook_variables() -> list[contextvars.ContextVar[Any]]:

@@ -8,7 +8,7 @@ from itertools import islice
 from langchain_spectool._core.guess import Guess, TurnRequest
 from langchain_spectool._core.ports import Clock, Forker, Speculator
 from langchain_spectool._runtime.driver import Job
-from langchain_spectool.graph.isolation import silence, untraced
+from langchain_spectool.graph.isolation import silence
 
 MOST_GUESSES = 256
 """Most guesses taken from one sample; a source that never ends is cut off there."""
@@ -42,19 +42,17 @@ class Sample:
         def run() -> None:
             try:
                 silence()
-                with untraced():
-                    for guess in islice(self.guesses(), MOST_GUESSES):
-                        if closed():  # a thread cannot be cancelled
-                            return
-                        take(guess)
+                for guess in islice(self.guesses(), MOST_GUESSES):
+                    if closed():  # a thread cannot be cancelled
+                        return
+                    take(guess)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - a speculator's failure is a miss
                 failed(self.source, error)
 
         async def arun() -> None:
             try:
                 silence()
-                with untraced():
-                    await self._taken(take, closed)
+                await self._taken(take, closed)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - a speculator's failure is a miss
                 failed(self.source, error)
 
