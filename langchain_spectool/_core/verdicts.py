@@ -85,4 +85,20 @@ IdleReason = Literal[
 ]
 """Why a turn started no early run at all."""
 
+EngineVerdict = Literal[
+    "posted",
+    "rejected",
+    "refused",
+    "failed",
+    "resting",
+    "late",
+    "private",
+    "continued",
+    "dropped",
+    "not_openai",
+    "elsewhere",
+    "no_run_end",
+]
+"""What came of an early result, an answer or a model where there is an engine to tell."""
+
 SERVED: frozenset[str] = frozenset({"hit", "joined", "shared"})

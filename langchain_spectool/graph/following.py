@@ -27,7 +27,8 @@ def after(request: TurnRequest, flight: Flight, outcome: Outcome) -> TurnRequest
         call_id = f"spectool_{number}"
         result = outcome if each is flight else each.outcome
         call = tool_call(name=each.tool, args=dict(each.args), id=call_id)
-        content = _content(None if result is None else result.value, _tool(request, each.tool))
+        value = None if result is None else result.value
+        content = shown_to_model(value, _tool(request, each.tool))
         messages += [
             AIMessage(content="", tool_calls=[call]),
             ToolMessage(content=content, tool_call_id=call_id, name=each.tool),
@@ -45,7 +46,7 @@ _shown = cast(
 )
 
 
-def _content(value: object, tool: object) -> Any:  # noqa: ANN401 - text, or blocks of content
+def shown_to_model(value: object, tool: object) -> Any:  # noqa: ANN401 - text, or blocks of content
     """Return what a model would read of the raw value of `tool`, as LangGraph formats it."""
     if getattr(tool, "response_format", "content") == "content_and_artifact":
         value = cast("tuple[object, object]", value)[0]

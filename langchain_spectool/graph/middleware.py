@@ -19,6 +19,7 @@ from langchain_spectool._core.guess import TurnRequest
 from langchain_spectool._core.policy import Policy
 from langchain_spectool._core.ports import Observer
 from langchain_spectool._core.prices import Price
+from langchain_spectool.engines.client import ToolCacheClient
 from langchain_spectool.graph.gates import gates_around
 from langchain_spectool.graph.model_turn import ModelTurn, QuietTurn
 from langchain_spectool.graph.opening import Tenant, named_tenant
@@ -50,6 +51,7 @@ class SpeculationMiddleware(AgentMiddleware[Any, Any, Any]):
         trust_mcp: Collection[str] = (),
         observers: Sequence[Observer] = (),
         prices: Mapping[str, Price] | None = None,
+        engine: str | ToolCacheClient | None = None,
         tenant: Tenant = named_tenant,
         speculation: Speculation | None = None,
     ) -> None:
@@ -63,6 +65,7 @@ class SpeculationMiddleware(AgentMiddleware[Any, Any, Any]):
             trust_mcp=trust_mcp,
             observers=observers,
             prices=prices,
+            engine=engine,
             tenant=tenant,
         )
 
@@ -77,11 +80,13 @@ class SpeculationMiddleware(AgentMiddleware[Any, Any, Any]):
             return handler(request)
         tap = self.speculation.tap_for(turn, request.model)
         try:
-            if tap is None:
-                response = handler(request)
-            else:
-                with tapped(tap):
+            with self.speculation.calling(turn, request.model) as model:
+                request = _on(request, model)
+                if tap is None:
                     response = handler(request)
+                else:
+                    with tapped(tap):
+                        response = handler(request)
         except BaseException:
             turn.abandon()
             raise
@@ -99,11 +104,13 @@ class SpeculationMiddleware(AgentMiddleware[Any, Any, Any]):
             return await handler(request)
         tap = self.speculation.tap_for(turn, request.model)
         try:
-            if tap is None:
-                response = await handler(request)
-            else:
-                with tapped(tap):
+            with self.speculation.calling(turn, request.model) as model:
+                request = _on(request, model)
+                if tap is None:
                     response = await handler(request)
+                else:
+                    with tapped(tap):
+                        response = await handler(request)
         except BaseException:
             turn.abandon()
             raise
@@ -140,6 +147,10 @@ class SpeculationMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _commit(self, turn: ModelTurn | QuietTurn, response: ModelCallResult[Any]) -> None:
         self.speculation.end_turn(turn, self.speculation.answer_of(response))
+
+
+def _on(request: ModelRequest[Any], model: BaseChatModel) -> ModelRequest[Any]:
+    return request if model is request.model else request.override(model=model)
 
 
 def _turn_request(request: ModelRequest[Any]) -> TurnRequest:

@@ -35,8 +35,9 @@ def model_node(
         TypeError: `node` is neither a function, a runnable nor a chat model.
     """
     if isinstance(node, BaseChatModel):
-        bound = node.bind_tools(speculation.tools)
-        return SpeculativeModelNode(speculation, bound, messages_key=messages_key)
+        served = node if speculation.engine is None else speculation.engine.served(node)
+        bound = served.bind_tools(speculation.tools)
+        return SpeculativeModelNode(speculation, bound, messages_key=messages_key, model=node)
     if isinstance(node, RunnableSequence):
         return _wrapped_steps(speculation, cast("RunnableSequence[Any, Any]", node))
     if isinstance(node, Runnable):
@@ -90,11 +91,13 @@ class SpeculativeModelNode(Runnable[Any, Any]):
         inner: Runnable[Any, Any],
         *,
         messages_key: str | None = None,
+        model: BaseChatModel | None = None,
     ) -> None:
-        """Wrap `inner`."""
+        """Wrap `inner`, which calls `model` if that is known."""
         self.speculation = speculation
         self.inner = inner
         self.messages_key = messages_key
+        self.model = model
         self.name = inner.get_name()
 
     # The inner runnable gets its config as an argument alone, as it would from LangGraph: the
@@ -165,7 +168,9 @@ class SpeculativeModelNode(Runnable[Any, Any]):
         self, config: RunnableConfig, *, loop: asyncio.AbstractEventLoop | None
     ) -> tuple["_Watched", RunnableConfig]:
         with set_config_context(config) as context:
-            watched = context.run(_Watched, self.speculation, loop=loop, config=config)
+            watched = context.run(
+                _Watched, self.speculation, loop=loop, config=config, model=self.model
+            )
         return watched, watched.config or config
 
     def _asked(self, state: Any) -> Any:  # noqa: ANN401 - any state
@@ -185,16 +190,20 @@ async def _once(value: Any) -> AsyncIterator[Any]:  # noqa: ANN401 - Runnable's
 
 def watched_model(speculation: Speculation, model: BaseChatModel) -> BaseChatModel:
     """Return a copy of `model` with a callback that speculates wherever it is called."""
-    tap = Tap(_ModelWatch(speculation))
+    tap = Tap(_ModelWatch(speculation, model))
+    if speculation.engine is not None:
+        model = speculation.engine.served(model)
     return model.model_copy(update={"callbacks": with_handler(model.callbacks, tap)})
 
 
 class _ModelWatch:
     """Makes each call of a model a turn, for graphs whose nodes are not ours to wrap."""
 
-    def __init__(self, speculation: Speculation) -> None:
+    def __init__(self, speculation: Speculation, model: BaseChatModel) -> None:
         self._speculation = speculation
+        self._model = model
         self._turns: dict[UUID, ModelTurn | QuietTurn] = {}
+        self._calls: dict[UUID, AbstractContextManager[object]] = {}
 
     def model_started(
         self, run_id: UUID, messages: Sequence[BaseMessage], parameters: Mapping[str, Any]
@@ -204,18 +213,27 @@ class _ModelWatch:
             self._turns[run_id] = turn
             if isinstance(turn, ModelTurn):
                 turn.model_started(run_id, messages, parameters)
+            # What the callback sets holds for the model's own request: it runs in its context.
+            self._calls[run_id] = calling = self._speculation.calling(turn, self._model)
+            calling.__enter__()
 
     def streamed(self, run_id: UUID, step: StreamStep) -> None:
         if isinstance(turn := self._turns.get(run_id), ModelTurn):
             turn.streamed(run_id, step)
 
     def model_ended(self, run_id: UUID, message: AIMessage | None) -> None:
+        self._called(run_id)
         if turn := self._turns.pop(run_id, None):
             self._speculation.end_turn(turn, message)
 
     def model_failed(self, run_id: UUID) -> None:
+        self._called(run_id)
         if turn := self._turns.pop(run_id, None):
             turn.abandon()
+
+    def _called(self, run_id: UUID) -> None:
+        if calling := self._calls.pop(run_id, None):
+            calling.__exit__(None, None, None)
 
 
 class _Watched:
@@ -227,9 +245,13 @@ class _Watched:
         *,
         loop: asyncio.AbstractEventLoop | None,
         config: RunnableConfig | None = None,
+        model: BaseChatModel | None = None,
     ) -> None:
         self._speculation = speculation
         self._turn = speculation.begin_turn(None, loop=loop)
+        self._calling: AbstractContextManager[object] | None = None
+        if model is not None and self._turn is not None:
+            self._calling = speculation.calling(self._turn, model)
         # A run that is held out has no tap: nothing of ours may make its model stream.
         turn = self._turn
         self._tap = speculation.node_tap(turn) if isinstance(turn, ModelTurn) else None
@@ -242,6 +264,8 @@ class _Watched:
         if self._tap is not None and self.config is None:
             self._tapped = tapped(self._tap)
             self._tapped.__enter__()
+        if self._calling is not None:
+            self._calling.__enter__()
         return self
 
     def heard(self, part: Any) -> Any:  # noqa: ANN401 - the node's own
@@ -256,6 +280,8 @@ class _Watched:
         return output
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self._calling is not None:
+            self._calling.__exit__(None, None, None)
         if self._tapped is not None:
             self._tapped.__exit__(None, None, None)
         if self._turn is None:

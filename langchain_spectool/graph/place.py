@@ -39,6 +39,7 @@ def place_in(config: Mapping[str, Any], owner: object) -> Place | None:
         namespace=parent,
         at_end=None if stack is None else stack.callback,
         on_exit=None if outermost is None else outermost.push,
+        at_aend=getattr(stack, "push_async_callback", None),
     )
 
 
