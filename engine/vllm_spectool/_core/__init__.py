@@ -1,0 +1,1 @@
+"""Decides: values in, verdicts out. No clock, no I/O, no framework."""
