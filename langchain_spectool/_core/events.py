@@ -13,7 +13,9 @@ EventKind = Literal[
     "discarded",
     "scored",
     "turn_ended",
+    "run_ended",
     "usage",
+    "engine",
     "error",
 ]
 
@@ -30,12 +32,18 @@ class Event:
     at_s: float
     """Seconds on the clock of the run: the event loop's, or `time.monotonic`."""
     turn: int = 0
-    """Number of the turn, counted up in this process."""
+    """Number of the turn, counted up in this process; 0 where it is not known."""
+    run: str = ""
+    """Opaque name of the graph run: of turns that end, of calls nobody planned for, of runs."""
+    arm: str = ""
+    """Of a run that ended, `"treated"` or `"holdout"`, where some are held out."""
     verdict: str = ""
     tool: str = ""
     source: str = ""
     position: int | None = None
-    """Place of the committed call in its turn."""
+    """Place of the committed call in its turn; of `turn_committed`, how many calls there are."""
+    tools: tuple[str, ...] = ()
+    """Of `turn_committed`: the tools of its calls, in their order."""
     confidence: float | None = None
     started_s: float | None = None
     """When the early run, or the committed call, began."""
@@ -51,6 +59,8 @@ class Event:
     """A human sentence, for logs only; may hold what a model or a user wrote."""
     usage: tuple[int, int] | None = None
     """Input and output tokens of a speculative model call; None when not reported."""
+    cost_usd: float | None = None
+    """Of a run that ended: what it cost in dollars; None when not known."""
 
 
 def digest(key: str | None) -> str:

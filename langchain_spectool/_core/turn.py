@@ -34,6 +34,13 @@ class CommittedCall:
     """The predicted call key; None when the tool may not run early or cannot be keyed."""
     contract: Contract | None
     """None for a tool nobody declared: it may change the world."""
+    registered: bool = True
+    """Whether a tool of that name was bound; else a model made the name up."""
+
+    @property
+    def named(self) -> str:
+        """What events call its tool."""
+        return self.tool if self.registered else "other"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -146,7 +146,7 @@ class BookedCall:
                 at_s=self.clock(),
                 turn=self.turn.number,
                 verdict=verdict,
-                tool=call.tool,
+                tool=call.named,
                 position=call.position,
                 **more,
             )

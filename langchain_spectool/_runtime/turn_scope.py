@@ -27,6 +27,7 @@ turn_numbers = itertools.count(1)
 """The numbers of turns, in the order they begin."""
 
 Emit = Callable[[Event], None]
+_OUTDATED = frozenset({"other_epoch", "invalidated", "switched_off"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,8 @@ class Place:
     """Tells when the graph of the turn's node ends; None where that cannot be known."""
     on_exit: OnExit | None = None
     """The same, with the exception it ended by."""
+    at_aend: Callable[[Callable[[], Coroutine[Any, Any, None]]], object] | None = None
+    """Has something awaited when the graph of the turn's node ends; None where it cannot be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +82,9 @@ class TurnScope:
         watched: WatchedRun | None = None,
         tenant: str | None = None,
         shadow: bool = False,
+        run: str = "",
     ) -> None:
-        """Open the turn; with `shadow`, guesses are only scored."""
+        """Open the turn; with `shadow`, guesses are only scored. `run` names its run in events."""
         self._lock = threading.Lock()
         self._place: Place | None = place
         self._driver = driver
@@ -89,6 +93,7 @@ class TurnScope:
         self._in_flight = common.in_flight
         self._samples: list[Ticket] = []
         self._run: Run | None = None
+        self._run_name = run
         self.clock = driver.clock
         self.turn = Turn(
             number=next(turn_numbers),
@@ -106,6 +111,10 @@ class TurnScope:
             tenant=tenant,
         )
         self.purse = Purse(common.economy, payers, tenant, self.turn.started_s, watched)
+        self.on_return: Callable[[Flight, Outcome], None] | None = None
+        """Told, wherever it lands, of every early run of this turn's guesses that may be used."""
+        self.on_outdated: Callable[[], None] | None = None
+        """Told when one of them is dropped because the world may have changed."""
         self.on_landed: Callable[[Flight, Outcome], None] | None = None
         """Told, where the turn's samples run, of every early run that landed while it is open:
         of its own guesses, and of those that earlier turns have chained."""
@@ -190,25 +199,21 @@ class TurnScope:
         return aloft is not None
 
     def _job(self, run: Run, flight: Flight, early: EarlyRun) -> Job:
-        def done(outcome: Outcome | None) -> None:
-            self._in_flight.land(flight.tool)
-            outcome = outcome or Outcome(state="cancelled")
-            measured = outcome.state != "cancelled"
-            self.purse.returned(flight, self.clock(), measured=measured)
-            self._landed(run, flight, outcome)
-
-        def expired() -> None:
-            with run.lock:
-                run.act(run.machine.expire(flight))
-
         return Job(
             name=f"spectool:{flight.tool}",
             timeout_s=flight.deadline_s - flight.started_s,
             run=early.run,
             arun=early.arun,
-            done=done,
-            expired=expired,
+            done=functools.partial(self._returned, run, flight),
+            expired=functools.partial(run.expire, flight),
         )
+
+    def _returned(self, run: Run, flight: Flight, outcome: Outcome | None) -> None:
+        self._in_flight.land(flight.tool)
+        outcome = outcome or Outcome(state="cancelled")
+        measured = outcome.state != "cancelled"
+        self.purse.returned(flight, self.clock(), measured=measured)
+        self._landed(run, flight, outcome)
 
     def _landed(self, run: Run, flight: Flight, outcome: Outcome) -> None:
         now_s = self.clock()
@@ -227,6 +232,8 @@ class TurnScope:
             told = aloft.on_landed if aloft is not None and flight.state == "landed" else None
         if told is not None:
             told(flight, outcome)
+        if self.on_return is not None and flight.state == "landed":
+            self.on_return(flight, outcome)
 
     def _brought(self, flight: Flight, outcome: Outcome) -> None:
         told = self.on_landed
@@ -256,6 +263,8 @@ class TurnScope:
                 verdict="truncated" if truncated else "committed",
                 started_s=self.turn.started_s,
                 position=len(calls),
+                run=self._run_name,
+                tools=tuple(call.named for call in calls),
             )
         )
 
@@ -307,7 +316,13 @@ class TurnScope:
             with self._run.lock:
                 self._run.act(self._run.machine.close(self.turn, "turn_failed"))
         self._emit(
-            Event(kind="turn_ended", at_s=self.clock(), turn=self.turn.number, verdict="failed")
+            Event(
+                kind="turn_ended",
+                at_s=self.clock(),
+                turn=self.turn.number,
+                verdict="failed",
+                run=self._run_name,
+            )
         )
 
     def _close(self, phase: Phase, now_s: float) -> None:
@@ -338,6 +353,8 @@ class TurnScope:
         flight = discard.flight
         if flight.shadow:  # nothing ran that could be wasted; whether it was right is scored
             return
+        if self.on_outdated is not None and discard.reason in _OUTDATED:
+            self.on_outdated()
         now_s = self.clock()
         self._event(
             "discarded",

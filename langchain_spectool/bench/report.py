@@ -85,13 +85,23 @@ def _found(bars: Sequence[Bar], arms: Sequence[Arm], name: str, repeats: int) ->
         "benchmark": name,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
-        "versions": {package: _version(package) for package in _PACKAGES},
-        "machine": {"system": platform.platform(), "cores": os.cpu_count()},
+        "versions": versions(),
+        "machine": machine(),
         "repeats": repeats,
         "arms": {
             arm.name: {"median_ms": _ms(arm.median_s), "p10_ms": _ms(arm.p10_s)} for arm in arms
         },
     }
+
+
+def versions(*more: str) -> dict[str, str | None]:
+    """Return the versions of what a measurement depends on, of `more` too."""
+    return {package: _version(package) for package in (*_PACKAGES, *more)}
+
+
+def machine() -> dict[str, Any]:
+    """Return where it is measured."""
+    return {"system": platform.platform(), "cores": os.cpu_count()}
 
 
 def _version(package: str) -> str | None:

@@ -28,7 +28,7 @@ from langchain_spectool.bench.gold import DataSet, GoldTask, count_reads
 from langchain_spectool.bench.gold_agent import PACES
 from langchain_spectool.bench.gold_sources import DRAFT_PACE, DRAFT_USD_PER_MILLION, SOURCES
 from langchain_spectool.bench.gold_sweep import Sweep, sweep_rows
-from langchain_spectool.bench.report import progress
+from langchain_spectool.bench.report import machine, progress, versions
 from langchain_spectool.errors import SpectoolError
 
 NOTE = (
@@ -77,6 +77,8 @@ def measure(sweep: Sweep) -> dict[str, Any]:
         "note": NOTE,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
+        "versions": versions(),
+        "machine": machine(),
         "wall_s": round(time.perf_counter() - began_s, 1),
         "settings": _settings(sweep),
         "data_sets": {each.name: _data(each, sweep.sample(each)) for each in data_sets},

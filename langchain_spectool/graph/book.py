@@ -143,7 +143,12 @@ class ToolBook:
             args=call["args"],
             key=_key(tool, contract, call["args"]) if keyed else None,
             contract=contract,
+            registered=tool is not None,
         )
+
+    def names(self, calls: Iterable[Any]) -> tuple[str, ...]:
+        """Return what events call the tools of `calls`: no name that a model made up."""
+        return tuple(call["name"] if call["name"] in self._by_name else "other" for call in calls)
 
 
 def _asked(contract: Contract, values: Arguments) -> bool | str:

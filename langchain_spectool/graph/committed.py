@@ -1,12 +1,15 @@
 """A committed call on its way through stock code: the plan's side of `wrap_tool_call`."""
 
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from langchain_spectool._core.contracts import Contract
+from langchain_spectool._core.events import Event
+from langchain_spectool._core.ports import Clock
 from langchain_spectool._core.turn import Turn
 from langchain_spectool._runtime import runs
 from langchain_spectool._runtime.claims import BookedCall, Received
@@ -19,10 +22,34 @@ from langchain_spectool.graph.setting import current_setting
 from langchain_spectool.graph.structure import takes_handles
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unplanned:
+    """Tells of a committed call that no plan names: in its turn nothing could answer a call."""
+
+    tool: str
+    run: str
+    clock: Clock
+    report: Callable[[Event], None]
+
+    def ended(self, began_s: float) -> None:
+        """Say how long it took, whatever its outcome."""
+        now_s = self.clock()
+        self.report(
+            Event(
+                kind="call_ended",
+                at_s=now_s,
+                run=self.run,
+                tool=self.tool,
+                started_s=began_s,
+                spent_s=now_s - began_s,
+            )
+        )
+
+
 class CommittedCallScope:
     """Opened before the stock handler runs, closed when it has ended, whatever its outcome."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that is known of a call
         self,
         control: object,
         namespace: str,
@@ -30,6 +57,8 @@ class CommittedCallScope:
         booked: BookedCall | None = None,
         contract: Contract | None = None,
         meter: Meter | None = None,
+        unplanned: Unplanned | None = None,
+        on_write: Callable[[], None] | None = None,
     ) -> None:
         """Speak for one committed call; one without a contract may change the world."""
         self._control = control
@@ -37,6 +66,8 @@ class CommittedCallScope:
         self._booked = booked
         self._contract = contract
         self._meter = meter
+        self._unplanned = unplanned
+        self._on_write = on_write
         self._began_s = 0.0
         self._writing: Run | None = None
         """The entry that knows of the write while it goes on."""
@@ -45,7 +76,11 @@ class CommittedCallScope:
         """Return the request to hand on: with a stand-in tool if a flight may answer it."""
         if self._contract is None:
             self._writing = runs.write_began(self._control, self._turn, self._namespace)
+            if self._on_write is not None:
+                self._on_write()
         if self._booked is None:
+            if self._unplanned is not None:
+                self._began_s = self._unplanned.clock()
             if self._meter is not None:
                 self._began_s = self._meter.clock()
                 self._meter.ran()
@@ -62,8 +97,12 @@ class CommittedCallScope:
             self._booked.end()
         elif self._meter is not None:
             self._meter.took(self._meter.clock() - self._began_s)
+        if self._booked is None and self._unplanned is not None:
+            self._unplanned.ended(self._began_s)
         if self._writing is not None:
             runs.write_ended(self._writing, self._control, self._turn, self._namespace)
+            if self._on_write is not None:
+                self._on_write()
 
     @property
     def _turn(self) -> Turn | None:

@@ -1,6 +1,5 @@
 """One call of the main model: gathers guesses while it writes, and plans when it has answered."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -45,17 +44,21 @@ class QuietTurn:
     report: Report
     idle: IdleReason
     started_s: float
+    book: ToolBook
+    run_name: str
     run: WatchedRun | None = None
     started: int = 0
 
     def commit(self, message: AIMessage | None) -> None:
         """Say that the model answered."""
         cut = message is not None and truncated_message(message)
+        tools = () if message is None else self.book.names(message.tool_calls)
         self._tell(
             "turn_committed",
             "truncated" if cut else "committed",
             started_s=self.started_s,
-            position=0 if message is None else len(message.tool_calls),
+            position=len(tools),
+            tools=tools,
         )
 
     def abandon(self) -> None:
@@ -64,7 +67,8 @@ class QuietTurn:
 
     def _tell(self, kind: Any, verdict: str, **more: Any) -> None:  # noqa: ANN401 - fields of Event
         number, at_s = next(turn_numbers), self.clock()
-        self.report(Event(kind=kind, at_s=at_s, turn=number, verdict=verdict, **more))
+        run = self.run_name
+        self.report(Event(kind=kind, at_s=at_s, turn=number, verdict=verdict, run=run, **more))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,8 +99,8 @@ class ModelTurn:
         default_factory=dict[UUID, list[_Listener] | None]
     )
     """By attempt of the main model; None until it has said something."""
-    _seen: Counter[tuple[str, int, Flight | None, str]] = field(
-        default_factory=Counter[tuple[str, int, Flight | None, str]]
+    _seen: dict[tuple[str, int, Flight | None, str], int] = field(
+        default_factory=dict[tuple[str, int, Flight | None, str], int]
     )
     _attempts: int = 0
     _forks: Forks | None = None
@@ -207,8 +211,8 @@ class ModelTurn:
         candidate, ordinal = resolved.candidate, 0
         if candidate.key is not None:
             seen = (candidate.source, sample, parent, candidate.key)
-            ordinal = self._seen[seen]
-            self._seen[seen] += 1
+            ordinal = self._seen.get(seen, 0)
+            self._seen[seen] = ordinal + 1
             self.said = True
         return replace(
             resolved,

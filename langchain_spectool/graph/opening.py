@@ -11,13 +11,14 @@ from typing import Any, cast
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 
+from langchain_spectool._core.events import Event
 from langchain_spectool._core.guess import TurnRequest
 from langchain_spectool._core.policy import Mode, Policy, lowest, mode_of
 from langchain_spectool._core.verdicts import IdleReason
 from langchain_spectool._runtime import runs
 from langchain_spectool._runtime.driver import AsyncDriver, Driver, ThreadDriver
 from langchain_spectool._runtime.landing import running_loop
-from langchain_spectool._runtime.run_watch import RunWatch, WatchedRun
+from langchain_spectool._runtime.run_watch import MOST_RUNS, RunWatch, WatchedRun
 from langchain_spectool._runtime.shared_economy import SharedEconomy
 from langchain_spectool._runtime.turn_scope import Common, Place, TurnScope
 from langchain_spectool.graph.book import ToolBook, judge_of
@@ -68,7 +69,9 @@ class TurnOpener:
         self._tenant = tenant
         self._events = events
         self._tally = tally
-        self._common = Common(policy=policy, economy=economy, emit=events.emit)
+        self._common = Common(policy=policy, economy=economy, emit=self._emit)
+        self._had_turns: set[str] = set()
+        """The runs in progress that events name: of no other the end is told."""
         self._books: dict[bool, ToolBook] = {}
         self._last_bound: tuple[object, Sequence[BaseTool]] = (None, ())
         self._name = uuid.uuid4().hex
@@ -81,10 +84,36 @@ class TurnOpener:
         return bool(policy.holdout) and held_out(policy.seed, number, policy.holdout)
 
     def _run_ended(self, run: WatchedRun, now_s: float, succeeded: bool) -> None:  # noqa: FBT001 - what happened
+        self._tell_end(run, now_s, succeeded)
         if not self._follows_runs:
             return
         self._common.economy.forget("run", run.number)
         self._tally.run_ended(run, now_s, succeeded=succeeded)
+
+    def _tell_end(self, run: WatchedRun, now_s: float, succeeded: bool) -> None:  # noqa: FBT001 - as above
+        name = self._named(run)
+        if name not in self._had_turns:
+            return
+        self._had_turns.discard(name)
+        arm = "holdout" if run.held_out else "treated"
+        self._events.emit(
+            Event(
+                kind="run_ended",
+                at_s=now_s,
+                run=name,
+                arm=arm if self._policy.holdout else "",
+                verdict="done" if succeeded else "failed",
+                started_s=run.started_s,
+                cost_usd=run.cost_usd if self._follows_runs else None,
+            )
+        )
+
+    def _emit(self, event: Event) -> None:
+        if event.run:
+            if len(self._had_turns) > MOST_RUNS:  # whose ends nobody could tell
+                self._had_turns.clear()
+            self._had_turns.add(event.run)
+        self._events.emit(event)
 
     # --- what may be done
 
@@ -137,16 +166,17 @@ class TurnOpener:
             return None
         driver: Driver = ThreadDriver() if loop is None else AsyncDriver(loop)
         run = self._watched(place, driver)
-        if run is not None and run.held_out:
-            return self._quiet(driver, "held_out", run)
         asked = None if request is None else request()
         gated = self._gated.union(gates())
 
         def book(tools: Sequence[object]) -> ToolBook:
             return self._book(tools, gated, blocking=loop is None)
 
-        if asked is not None and self._is_quiet(model, book(asked.tools), place):
-            return self._quiet(driver, self._silence(book(asked.tools)), run)
+        bound = book(self._tools if asked is None else asked.tools)
+        if run is not None and run.held_out:
+            return self._quiet(driver, "held_out", run, bound)
+        if asked is not None and self._is_quiet(model, bound, place):
+            return self._quiet(driver, self._silence(bound), run, bound)
         named: object = self._tenant(config)
         # Text, as in `switch_off` and in files: a number that does not equal it would pass.
         tenant = None if named is None else str(named)
@@ -155,17 +185,19 @@ class TurnOpener:
                 place,
                 driver,
                 self._common,
-                watched=run,
+                watched=self._followed(run),
                 tenant=tenant,
                 shadow=mode == "shadow",
+                run=self._named(run),
             ),
-            book=book(self._tools if asked is None else asked.tools),
+            book=bound,
             team=self.team,
             around=_around(config),
             shadow=mode == "shadow",
             report=self._events.emit,
-            rebook=lambda parameters: book(self._bound(parameters)),
-            run=run,
+            # Who knows its request needs no other book, and would hold all of this.
+            rebook=None if asked is not None else lambda parameters: book(self._bound(parameters)),
+            run=self._followed(run),
             tenant=tenant,
             thread=self._thread(config, place),
         )
@@ -186,17 +218,36 @@ class TurnOpener:
         """Return the run that is going on, if runs are followed."""
         return self._watch.find(control) if self._follows_runs else None
 
+    def named(self, control: object) -> str:
+        """Return what events call the run that is going on; empty if it had no turn of ours."""
+        return self._named(self._watch.find(control)) if self._events.heard else ""
+
+    def _named(self, run: WatchedRun | None) -> str:
+        """Return what tells the run from others in a log; empty where nobody writes one."""
+        return f"{self._name[:8]}.{run.number}" if run is not None and self._events.heard else ""
+
+    def _followed(self, run: WatchedRun | None) -> WatchedRun | None:
+        return run if self._follows_runs else None
+
     def _watched(self, place: Place, driver: Driver) -> WatchedRun | None:
-        if not self._follows_runs:
+        if not (self._follows_runs or self._events.heard):
             return None
         run = self._watch.enter(place.control, driver.clock, place.on_exit)
-        run.turns_at_s.append(driver.clock())
+        if self._follows_runs:
+            run.turns_at_s.append(driver.clock())
         return run
 
-    def _quiet(self, driver: Driver, idle: IdleReason, run: WatchedRun | None) -> QuietTurn:
-        clock = driver.clock
+    def _quiet(
+        self, driver: Driver, idle: IdleReason, run: WatchedRun | None, book: ToolBook
+    ) -> QuietTurn:
         return QuietTurn(
-            clock=clock, report=self._events.emit, idle=idle, started_s=clock(), run=run
+            clock=driver.clock,
+            report=self._emit,
+            idle=idle,
+            started_s=driver.clock(),
+            book=book,
+            run_name=self._named(run),
+            run=self._followed(run),
         )
 
     def _book(self, tools: Sequence[object], gated: frozenset[str], *, blocking: bool) -> ToolBook:

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
@@ -21,11 +22,13 @@ from langchain_spectool._runtime.claims import BookedCall
 from langchain_spectool._runtime.meter import Meter
 from langchain_spectool._runtime.shared_economy import ChainLesson, SharedEconomy
 from langchain_spectool._runtime.turn_scope import Place
+from langchain_spectool.engines.client import ToolCacheClient
 from langchain_spectool.graph.answers import answer_in
 from langchain_spectool.graph.arguments import held_back, server_names
-from langchain_spectool.graph.committed import CommittedCallScope
+from langchain_spectool.graph.committed import CommittedCallScope, Unplanned
 from langchain_spectool.graph.costs import cost_of
 from langchain_spectool.graph.declare import Explanation, contract_of, explain
+from langchain_spectool.graph.engine import EngineLink
 from langchain_spectool.graph.model_turn import ModelTurn, QuietTurn
 from langchain_spectool.graph.opening import Tenant, TurnOpener, named_tenant
 from langchain_spectool.graph.place import place_in
@@ -36,6 +39,8 @@ from langchain_spectool.speculators.early_dispatch import EarlyDispatch
 from langchain_spectool.speculators.patterns.speculator import Patterns
 from langchain_spectool.telemetry.broadcast import Broadcast
 from langchain_spectool.telemetry.report import Report, Tally
+
+AnyModel = TypeVar("AnyModel")
 
 
 class Speculation:
@@ -52,6 +57,8 @@ class Speculation:
         trust_mcp: MCP servers whose read-only hints count.
         observers: Told every event.
         prices: What models charge, by name; for budgets in dollars and the cost of runs.
+        engine: The base URL of the engine that serves the main model, if it has a tool cache; or
+            a `ToolCacheClient` with more to say about it.
         tenant: From a run's config to whose conversation it is, which bounds what is learned and
             what it may use up; `config={"configurable": {"tenant": ...}}` when not given.
 
@@ -70,6 +77,7 @@ class Speculation:
         trust_mcp: Collection[str] = (),
         observers: Sequence[Observer] = (),
         prices: Mapping[str, Price] | None = None,
+        engine: str | ToolCacheClient | None = None,
         tenant: Tenant = named_tenant,
     ) -> None:
         """Start nothing yet."""
@@ -87,7 +95,7 @@ class Speculation:
         self.team = team_of(self.speculators, self.prices)
         self._tally = Tally(self.policy.seed)
         self._economy = SharedEconomy(self.policy, self.prices)
-        self.events = Broadcast((self._tally, ChainLesson(self._economy), *observers))
+        self.events = Broadcast(observers, own=(self._tally, ChainLesson(self._economy)))
         self._opener = TurnOpener(
             self,
             self.tools,
@@ -100,6 +108,8 @@ class Speculation:
             events=self.events,
             tally=self._tally,
         )
+        client = ToolCacheClient(engine) if isinstance(engine, str) else engine
+        self.engine = None if client is None else EngineLink(client, self.events, self)
 
     # --- what users ask
 
@@ -124,6 +134,8 @@ class Speculation:
             msg = f"`tags` must be a collection of tags, got {tags!r}: write [{tags!r}]"
             raise ValueError(msg)  # noqa: TRY004 - a bad value, as in every other setting
         runs.invalidate(None if tags is None else frozenset(tags))
+        if self.engine is not None:
+            self.engine.invalidate()
 
     def mode(self, config: Mapping[str, Any]) -> Mode:
         """Return what may be done in the run of `config`: the least of policy, run and process."""
@@ -235,6 +247,13 @@ class Speculation:
         """Return the tap for a node whose own model call is yet to be seen."""
         return ForcingTap(turn) if self.team.force else Tap(turn)
 
+    def calling(
+        self, turn: ModelTurn | QuietTurn, model: AnyModel
+    ) -> contextlib.AbstractContextManager[AnyModel]:
+        """Return what a call of `model` in `turn` runs in; it gives the model to call."""
+        engine = self.engine
+        return contextlib.nullcontext(model) if engine is None else engine.calling(turn, model)
+
     # --- the committed calls
 
     def committed(self, request: ToolCallRequest) -> CommittedCallScope | None:
@@ -259,9 +278,27 @@ class Speculation:
         call = request.tool_call
         meter = None if contract is None else self._meter(call["name"], contract, place.control)
         booked = self._booked(place, call, meter)
+        name = call["name"] if tool is not None else "other"
         return CommittedCallScope(
-            place.control, inside, booked=booked, contract=contract, meter=meter
+            place.control,
+            inside,
+            booked=booked,
+            contract=contract,
+            meter=meter,
+            unplanned=None if booked is not None else self._unplanned(name, place.control),
+            on_write=self._on_write(place.control),
         )
+
+    def _on_write(self, control: object) -> Callable[[], None] | None:
+        engine = self.engine
+        return None if engine is None else functools.partial(engine.wrote, control)
+
+    def _unplanned(self, tool: str, control: object) -> Unplanned | None:
+        """Return who tells of a call outside a plan; None where the run has no turn of ours."""
+        run = self._opener.named(control)
+        if not run:
+            return None
+        return Unplanned(tool=tool, run=run, clock=self._opener.now_s, report=self.events.emit)
 
     def _meter(self, tool: str, contract: Contract, control: object) -> Meter:
         return Meter(

@@ -11,9 +11,11 @@ from langchain_spectool._core.ports import Observer
 class Broadcast:
     """The one place where events leave. None of its methods raise."""
 
-    def __init__(self, observers: Sequence[Observer]) -> None:
-        """Tell `observers`, in order."""
-        self._observers = tuple(observers)
+    def __init__(self, observers: Sequence[Observer], own: Sequence[Observer] = ()) -> None:
+        """Tell our `own` observers and then the user's, in order."""
+        self._observers = (*own, *observers)
+        self.heard = bool(observers)
+        """Whether anybody but us listens: else what only a log would want is not told."""
         self._warned: set[str] = set()
 
     def emit(self, event: Event) -> None:

@@ -5,7 +5,7 @@ import math
 import os
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from hashlib import blake2b
 from os import PathLike
@@ -17,8 +17,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from langchain_spectool._core.events import Event
 from langchain_spectool.errors import SpectoolError
+from langchain_spectool.telemetry.placing import placed
 
-__all__ = ["EventLog", "read_events"]
+__all__ = ["EventLog", "event_of", "line_of", "read_events"]
 
 _MOST_BYTES: Final = 2**20
 """Longest line that is read: no event is that long unless its `detail` is."""
@@ -53,8 +54,7 @@ class EventLog:
             OSError: It cannot be written.
             ValueError: The log is closed.
         """
-        said = {name: getattr(event, name) for name in _DEFAULTS}
-        line = {name: value for name, value in said.items() if value != _DEFAULTS[name]}
+        line = line_of(event)
         if not self._detail:
             line.pop("detail", None)
         if event.key_hash:
@@ -83,12 +83,32 @@ class EventLog:
         self.close()
 
 
+def line_of(event: Event) -> dict[str, Any]:
+    """Return the fields that differ from their defaults, as JSON values."""
+    said = {name: getattr(event, name) for name in _DEFAULTS}
+    return {name: value for name, value in said.items() if value != _DEFAULTS[name]}
+
+
+def event_of(said: Mapping[str, Any]) -> Event:
+    """Return the event of a line; fields that this version does not know are ignored.
+
+    Raises:
+        ValueError: It is none.
+    """
+    event = _EVENT.validate_python({name: said[name] for name in _DEFAULTS if name in said})
+    if not all(map(math.isfinite, _floats(event))):
+        msg = "a time or a confidence is not finite"
+        raise ValueError(msg)
+    return event
+
+
 def read_events(path: str | PathLike[str]) -> tuple[list[Event], list[str]]:
     """Return the events of a log in the order of its lines, and what was skipped.
 
     Each skipped line is named with its number and the reason, safe to print. A turn keeps its
-    number unless another process's turn has it already. Times are comparable within a turn only:
-    every process has a clock of its own.
+    number unless another process's turn has it already; runs are numbered as they come, and calls
+    are placed in their turn. Times are comparable within a run only: every process has a clock of
+    its own.
 
     Raises:
         SpectoolError: The file cannot be read.
@@ -108,13 +128,14 @@ def read_events(path: str | PathLike[str]) -> tuple[list[Event], list[str]]:
     except OSError as error:
         msg = f"{os.fspath(path)!r} cannot be read: {error.strerror}"
         raise SpectoolError(msg) from error
-    return events, bad
+    return placed(events), bad
 
 
 class _Numbers:
-    """Gives every turn of every process a number that no other turn has."""
+    """Gives every turn, and every run, of every process a number that no other has."""
 
     def __init__(self) -> None:
+        self._runs: dict[tuple[str, str], str] = {}
         self._given: dict[tuple[str, int], int] = {}
         self._taken: set[int] = set()
         self._highest = 0
@@ -129,6 +150,10 @@ class _Numbers:
             self._taken.add(number)
             self._highest = max(self._highest, number)
         return self._given[log, turn]
+
+    def of_run(self, log: str, run: str) -> str:
+        """Return the number of a run, as text; none stays none."""
+        return self._runs.setdefault((log, run), str(len(self._runs) + 1)) if run else ""
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
@@ -149,11 +174,9 @@ def _event(line: bytes, numbers: _Numbers) -> Event:
         msg = "not a JSON object"
         raise ValueError(msg)  # noqa: TRY004 - what a line holds is a value, whatever its type
     said = cast("dict[str, Any]", found)
-    event = _EVENT.validate_python({name: said[name] for name in _DEFAULTS if name in said})
-    if not all(map(math.isfinite, _floats(event))):
-        msg = "a time or a confidence is not finite"
-        raise ValueError(msg)
-    return replace(event, turn=numbers.of(str(said.get("log", "")), event.turn))
+    event = event_of(said)
+    log = str(said.get("log", ""))
+    return replace(event, turn=numbers.of(log, event.turn), run=numbers.of_run(log, event.run))
 
 
 def _floats(event: Event) -> Iterator[float]:

@@ -196,4 +196,5 @@ async def test_failed_turn_with_nobody_to_guess() -> None:
     agent = create_agent(model, [_look()], middleware=[spec.middleware()])
     with pytest.raises(ConnectionError, match="lost"):
         await agent.ainvoke(ASK)
-    assert [(e.kind, e.verdict) for e in observed.events] == [("turn_ended", "failed")]
+    kinds = [(e.kind, e.verdict) for e in observed.events]
+    assert kinds == [("turn_ended", "failed"), ("run_ended", "failed")]

@@ -16,6 +16,7 @@ from langchain_spectool.bench.paper import (
     package_slice,
     peers,
     real_time,
+    sample,
     scale,
 )
 from langchain_spectool.bench.paper.cells import Job, Played, Setup, play
@@ -27,7 +28,10 @@ from langchain_spectool.bench.paper.predicted import drawn, saved
 from langchain_spectool.bench.paper.real_time import RealPlan, RealRow
 from langchain_spectool.bench.paper.scale import ScalePlan, ScaleRow
 from langchain_spectool.bench.paper.workload import load_tasks
+from langchain_spectool.bench.report_page.scorecard import facts_of
+from langchain_spectool.bench.tables.schema import Paper
 from langchain_spectool.errors import SpectoolError
+from langchain_spectool.telemetry.event_log import event_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 SETUP = Setup(agents=3, tasks=3, seed=7, generation_s=3.0)
@@ -140,7 +144,7 @@ def test_quick_measures_the_virtual_parts_as_documented(monkeypatch: pytest.Monk
     """Every key that the page names is there, and the bars are those of the parts."""
     monkeypatch.setattr(Experiment, "plan", property(lambda _: TINY))
     found = measure(Experiment(parts=("slice", "grid"), quick=True, workers=0))
-    json.dumps(found)
+    Paper.model_validate_json(json.dumps(found))
     assert [bar["name"] for bar in found["bars"]] == [
         "max_gap_to_turn_model_points",
         "paper_column_gap_points",
@@ -152,6 +156,23 @@ def test_quick_measures_the_virtual_parts_as_documented(monkeypatch: pytest.Monk
     assert {point["latency_s"] for point in found["calibration"]["points"]} == {0.5, 1, 1.5, 2, 2.5}
     assert found["calibration"]["label"] == "calibrated reproduction"
     assert {row["agents"] for row in found["grid"]["rows"]} == {1, 8, 32}
+
+
+def test_the_sample_shows_what_each_arm_does() -> None:
+    """Early dispatch and chains answer calls in it, it is small, and it is always the same."""
+    plan = Plan(seed=0)
+    found = sample.recorded(plan, 3.18)
+    assert found == sample.recorded(plan, 3.18)
+    assert len(json.dumps(found, indent=2)) < 200_000
+    arms = {
+        arm: facts_of([event_of(said) for said in json.loads(json.dumps(told))])
+        for arm, told in found["arms"].items()
+    }
+    for name, facts in arms.items():
+        assert len(facts.runs) == found["tasks"] == 4
+        assert len(facts.timed) == len(facts.turns)
+        sources = {call.early.source for _, call in facts.total.calls if call.early is not None}
+        assert sources >= {"draft_model", *({name} & {"early_dispatch", "chain"})}
 
 
 def test_the_page_explains_every_field_of_a_row() -> None:

@@ -25,6 +25,8 @@ FIGURES = [
     "plot-paper-saved-by-latency",
     "plot-calibration",
     "plot-arms",
+    "plot-timeline-1",
+    "plot-timeline-2",
     "plot-samples",
     "plot-agents",
     "plot-timeline",

@@ -16,6 +16,7 @@ from langchain_spectool.errors import SpectoolError
 
 _FROM_EARLY_RUNS: Final = ("hit", "joined")
 _RIGHT: Final = (*_FROM_EARLY_RUNS, "shadow_hit")
+_FEWEST_RUNS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,8 @@ class Fitted:
     """The turns of an event log, as the turn model takes them."""
 
     turns: tuple[Turn, ...]
+    runs: tuple[str, ...]
+    """The run of each turn; empty where the log does not say."""
     scored: int
     """Guesses that were compared with the answer of their turn."""
     imputed: int
@@ -35,12 +38,27 @@ class Fitted:
         """Calls of all turns."""
         return sum(len(turn.calls) for turn in self.turns)
 
+    @property
+    def by_run(self) -> bool:
+        """Whether the log tells enough runs apart to resample them."""
+        return len({*self.runs} - {""}) >= _FEWEST_RUNS
+
+    @property
+    def units(self) -> list[list[Turn]]:
+        """What an interval resamples: runs, or turns where fewer than two runs are known."""
+        if not self.by_run:
+            return [[turn] for turn in self.turns]
+        units: dict[object, list[Turn]] = {}
+        for place, (run, turn) in enumerate(zip(self.runs, self.turns, strict=True)):
+            units.setdefault(run or place, []).append(turn)
+        return [*units.values()]
+
 
 def fit_events(events: Iterable[Event], seed: int = 0) -> Fitted:
     """Read the turns that were committed.
 
-    The log holds times only of turns in which a guess was right or an early run was planned. The
-    calls of the others are misses; their seconds are drawn from the calls that have some.
+    Calls that the log has no time of (they ended elsewhere, or never) are misses; their seconds
+    are drawn from the calls that have some.
 
     Raises:
         SpectoolError: The log lacks what a fit needs; the message says what and how to get it.
@@ -55,6 +73,7 @@ def fit_events(events: Iterable[Event], seed: int = 0) -> Fitted:
     dice = Random(seed)  # noqa: S311 - fair draws, no secret
     return Fitted(
         turns=tuple(turn.as_turn(timed, dice) for turn in committed),
+        runs=tuple(turn.run for turn in committed),
         scored=len(scored),
         imputed=sum(turn.count for turn in committed) - len(timed),
         wasted=scored.count(False),
@@ -73,8 +92,8 @@ def _check(committed: Sequence["_Heard"], scored: Sequence[bool], timed: Sequenc
         raise SpectoolError(msg)
     if not timed:
         msg = (
-            "no tool call in the event log has a time, which it has only where a guess was right: "
-            "T cannot be fitted. Record more turns, or give --T, --G, --g and --alpha instead"
+            "no tool call in the event log has a time: T cannot be fitted. Let the calls go "
+            "through the middleware or `tool_node()`, or give --T, --G, --g and --alpha instead"
         )
         raise SpectoolError(msg)
 
@@ -83,6 +102,7 @@ def _check(committed: Sequence["_Heard"], scored: Sequence[bool], timed: Sequenc
 class _Heard:
     """What the log says about one turn."""
 
+    run: str = ""
     started_s: float = 0.0
     generation_s: float | None = None
     """None until it was committed."""
@@ -99,6 +119,7 @@ class _Heard:
             case "turn_committed" if event.started_s is not None:
                 self.started_s, self.count = event.started_s, max(0, event.position or 0)
                 self.generation_s = max(0.0, event.at_s - event.started_s)
+                self.run = event.run
             case "guess":
                 self.guesses.append(event)
             case "scored":

@@ -100,7 +100,7 @@ def _of_events(options: ModelOptions) -> _Fit:
     turns = [turn for fit in fits for turn in fit.turns]
     hits_s = _hits_s(turns)
     calls = sum(len(turn.calls) for turn in turns)
-    units = [[turn] for turn in turns]
+    units = [unit for fit in fits for unit in fit.units]
     return _Fit(
         source="event log",
         units=units,
@@ -111,7 +111,11 @@ def _of_events(options: ModelOptions) -> _Fit:
         notes=[
             *_bad([line for _, bad in read for line in bad]),
             *_imputed(sum(fit.imputed for fit in fits), calls),
-            "turns are resampled as if each stood alone: a log does not say which run they are of",
+            (
+                f"the interval resamples {len(units)} runs"
+                if all(fit.by_run for fit in fits)
+                else "turns are resampled as if each stood alone: the log does not tell two runs"
+            ),
             (
                 "guesses that the benefit gate would hold back count, and wrong ones cost no time: "
                 f"{sum(fit.wasted for fit in fits)} of {sum(fit.scored for fit in fits)} were wrong"
@@ -136,8 +140,8 @@ def _imputed(count: int, calls: int) -> list[str]:
     if not count:
         return []
     said = (
-        f"{count} of {calls} calls have no time in the log, as nothing was planned in their "
-        "turns: they count as misses that take as long as the others"
+        f"{count} of {calls} calls have no time in the log: they count as misses that take as "
+        "long as the others"
     )
     return [said]
 

@@ -61,8 +61,8 @@ class _Agent:
             place = (self._turn, position)
             for at_s in call.guesses_s:
                 self._in(at_s, lambda place=place: self._guessed(place, self._turn))
-            if place in self._landed:
-                self._follow(place)
+        for place in [place for place in self._landed if place[0] >= self._turn]:
+            self._follow(place)
 
     def _guessed(self, place: Place, during: int) -> None:
         call = self._call(place)

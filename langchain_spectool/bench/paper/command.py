@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from langchain_spectool.bench.paper import actors, draft, grid, latencies, package_slice
+from langchain_spectool.bench.paper import actors, draft, grid, latencies, package_slice, sample
 from langchain_spectool.bench.paper import real_time as real_part
 from langchain_spectool.bench.paper import scale as scale_part
 from langchain_spectool.bench.paper.bars import bars_of
@@ -25,7 +25,7 @@ from langchain_spectool.bench.paper.figures import PRICES, RESAMPLES
 from langchain_spectool.bench.paper.parallel import WORKERS, run_all
 from langchain_spectool.bench.paper.printing import print_tables
 from langchain_spectool.bench.paper.workload import CHARS_PER_TOKEN, load_tasks
-from langchain_spectool.bench.report import progress
+from langchain_spectool.bench.report import machine, progress, versions
 from langchain_spectool.errors import SpectoolError
 
 NOTE: Final = (
@@ -34,14 +34,6 @@ NOTE: Final = (
     "no hit rate for any model."
 )
 PARTS: Final = ("slice", "grid", "real", "scale")
-_PACKAGES: Final = (
-    "langchain-spectool",
-    "langchain",
-    "langchain-core",
-    "langgraph",
-    "pydantic",
-    "bfcl-eval",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +97,12 @@ def measure(experiment: Experiment) -> dict[str, Any]:
         "note": NOTE,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
-        "versions": {name: _version(name) for name in _PACKAGES},
-        "machine": {"system": platform.platform(), "cores": os.cpu_count()},
+        "versions": versions("bfcl-eval"),
+        "machine": machine(),
         "settings": settings(experiment),
         "calibration": None,
         "slice": None,
+        "sample": None,
         "grid": None,
         "real": None,
         "scale": None,
@@ -131,10 +124,11 @@ def measure(experiment: Experiment) -> dict[str, Any]:
     return found
 
 
-def _slice(experiment: Experiment, _: float) -> dict[str, Any]:
+def _slice(experiment: Experiment, generation_s: float) -> dict[str, Any]:
     plan = experiment.plan
     with progress("slice", plan.steps) as advance:
-        return package_slice.measure(plan, advance)
+        found = package_slice.measure(plan, advance)
+    return {**found, "sample": sample.recorded(plan, generation_s)}
 
 
 def _grid(experiment: Experiment, generation_s: float) -> dict[str, Any]:
@@ -211,13 +205,6 @@ def settings(experiment: Experiment) -> dict[str, Any]:
         "server": {"capacity": grid.CAPACITY, "draft_load": grid.DRAFT_LOAD},
         "resamples": RESAMPLES,
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:  # run from a checkout
-        return None
 
 
 def _renderer() -> Callable[..., str]:

@@ -80,21 +80,21 @@ def speedup_by_alpha() -> Figure:
 def log_saved_by_latency(facts: LogFacts) -> Figure | None:
     """Plot equation (2) at the log's own means, its measured point, and the paper's columns."""
     means = facts.means
-    if means is None or facts.saved is None:
+    if means is None or facts.saved_calling is None:
         return None
     longest_s = max(2 * means.generation_s, 1.5 * means.tool_s, PAPER_LATENCIES_S[-1])
     latencies = [longest_s * step / _STEPS for step in range(1, _STEPS + 1)]
     lines = [
         _curve("model, at this log's hit rate", means, latencies),
         _curve("model, had every guess been right", replace(means, alpha=1.0), latencies),
-        Line(name="this log", x=[means.tool_s], y=[100 * facts.saved], marks=True),
+        Line(name="this log", x=[means.tool_s], y=[100 * facts.saved_calling], marks=True),
         *paper_lines(),
     ]
     return lines_figure(
         "saved-by-latency",
         "Time saved against tool latency, this log",
         summary=(
-            f"This log's planned turns saved {per_cent(facts.saved)} with tools of "
+            f"This log's turns with calls saved {per_cent(facts.saved_calling)} with tools of "
             f"{seconds(means.tool_s)} on average; equation (2) at the means "
             f"(G = {seconds(means.generation_s)}, g = {seconds(means.guess_s)}, alpha = "
             f"{means.alpha:.2f}) says {per_cent(means.saving)}."

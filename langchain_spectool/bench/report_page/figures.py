@@ -21,6 +21,7 @@ _COLOURS = (BLUE, ORANGE, GREEN, PINK, VIOLET, GREY, GOLD)
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "x", "star")
 LONGEST_LABEL = 40
+_MANY = 1_000
 HATCH = {"shape": "/", "fgcolor": "#ffffff", "fgopacity": 0.45, "fillmode": "overlay", "size": 6}
 """What is wasted is told by more than its colour."""
 
@@ -135,7 +136,11 @@ def _by_x(lines: Sequence[Line]) -> list[list[Cell]]:
     """Return one row for each x that some line has, with a cell for each line."""
     cells = [dict(zip(line.x, _cells(line), strict=True)) for line in lines]
     places = sorted({x for each in cells for x in each})
-    return [[f"{x:.4g}", *(each.get(x) for each in cells)] for x in places]
+    return [[_place(x), *(each.get(x) for each in cells)] for x in places]
+
+
+def _place(x: float) -> str:
+    return f"{x:,.0f}" if x >= _MANY else f"{x:.4g}"
 
 
 def _cells(line: Line) -> list[Cell]:

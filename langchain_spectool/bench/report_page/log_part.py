@@ -1,42 +1,35 @@
 """What the page says about an event log."""
 
 from langchain_spectool.bench.report_page.curves import log_saved_by_latency, seconds_by_tool
+from langchain_spectool.bench.report_page.log_runs import run_table
+from langchain_spectool.bench.report_page.log_shortfalls import shortfalls
+from langchain_spectool.bench.report_page.log_tables import costs, guessing, reasons, times
 from langchain_spectool.bench.report_page.parts import Headline, Part
-from langchain_spectool.bench.report_page.scorecard import (
-    LogFacts,
-    costs,
-    guessing,
-    reasons,
-    shortfalls,
-    times,
-)
-from langchain_spectool.bench.report_page.tables import per_cent, ratio, seconds, shown
-from langchain_spectool.bench.report_page.timeline_figure import timeline
+from langchain_spectool.bench.report_page.scorecard import LogFacts
+from langchain_spectool.bench.report_page.tables import counted, per_cent, ratio, seconds, shown
+from langchain_spectool.bench.report_page.timeline_figure import HOW_TO_READ, timeline
 from langchain_spectool.bench.scoring import percentile
 
-_NOT_HERE = (
-    "A log of events does not say what a success cost, nor how runs that were held out fared: "
-    "Speculation.report().comparison does, with an interval."
-)
-
-_HOW_TO_READ = (
-    "Drag over the bars to zoom in, double-click to see all, rest on a bar for what it was. Turns "
-    "of agents that ran side by side are drawn one after another."
+_BANNER = (
+    "Shadow mode: nothing ran early. Every call ran after the model's answer, as ever, and was "
+    "only compared with the guesses."
 )
 _MOST_SOURCES = 20
 
 
-def log_headline(facts: LogFacts) -> Headline:
-    """Say what was saved, and in what."""
-    report = facts.report
-    total = facts.total
-    tokens = [sum(pair) for pair in zip(*report.usage.values(), strict=True)] or [0, 0]
+def log_headline(facts: LogFacts, about: str = "This event log") -> Headline:
+    """Say what was saved, or in shadow mode would have been, and in what."""
+    return _shadow(facts, about) if facts.shadow else _measured(facts, about)
+
+
+def _measured(facts: LogFacts, about: str) -> Headline:
+    report, total = facts.report, facts.total
+    saved = facts.saved
     return Headline(
-        about="This event log",
-        value=f"{per_cent(facts.saved)} of the time saved" if facts.saved else "no time saved",
+        about=about,
+        value=f"{per_cent(saved)} of the time saved" if saved else "no time saved",
         setup=(
-            f"In the {len(facts.planned)} of {len(facts.turns)} turns in which an early run could "
-            f"answer a call: {seconds(report.observed_s)} instead of {seconds(report.serial_s)}, "
+            f"{_what(facts)}: {seconds(facts.observed_s)} instead of {seconds(facts.serial_s)}, "
             "had every call run after the model's answer. That is a counterfactual, computed "
             "from the same turns; measure with speculation off to be sure."
         ),
@@ -47,39 +40,83 @@ def log_headline(facts: LogFacts) -> Headline:
             ("tool time wasted", seconds(report.wasted_s)),
             ("tool time hidden", seconds(report.hidden_s)),
             ("lead, median", seconds(percentile(total.leads_s, 0.5))),
-            ("tokens of speculative models", f"{tokens[0]:,} in, {tokens[1]:,} out"),
-            ("failures of speculation", f"{report.errors}"),
+            *_spent(facts),
         ),
+    )
+
+
+def _shadow(facts: LogFacts, about: str) -> Headline:
+    found, total = facts.promise, facts.total
+    right = sum(call.guessed for _, call in total.calls)
+    scored = [source for _, source in facts.report.sources.items()]
+    guesses = sum(source.guesses for source in scored)
+    if found.saving is None:
+        value, setup = "nothing ran early", f"What it would save cannot be said: {found.missing}."
+    else:
+        value = f"{per_cent(found.saving)} of the time would have been saved"
+        setup = (
+            f"{found.interval.capitalize()}. {_what(facts)}, taken through the turn-by-turn model "
+            "with the guesses that were right when they came. Guesses that the benefit gate would "
+            "hold back count, and wrong ones cost no time."
+        )
+    return Headline(
+        about=about,
+        banner=_BANNER,
+        value=value,
+        setup=setup,
+        tiles=(
+            ("calls guessed to the letter", f"{right} of {facts.asked}"),
+            ("exact Hit@1", per_cent(total.hit_at(1))),
+            ("exact Hit@3", per_cent(total.hit_at(3))),
+            ("guesses that were right", f"{sum(each.right for each in scored)} of {guesses}"),
+            *_spent(facts),
+        ),
+    )
+
+
+def _what(facts: LogFacts) -> str:
+    runs = f" of {counted(len(facts.runs), 'run')}" if facts.runs else ""
+    return f"{len(facts.timed)} of {counted(len(facts.turns), 'turn')}{runs} with all their times"
+
+
+def _spent(facts: LogFacts) -> tuple[tuple[str, str], ...]:
+    report = facts.report
+    tokens = [sum(pair) for pair in zip(*report.usage.values(), strict=True)] or [0, 0]
+    return (
+        ("tokens of speculative models", f"{tokens[0]:,} in, {tokens[1]:,} out"),
+        ("failures of speculation", f"{report.errors}"),
+    )
+
+
+def _over_time(facts: LogFacts) -> Part:
+    figure = timeline(facts.turns)
+    return Part(
+        id="timeline-part",
+        title="A run over time",
+        sentences=(HOW_TO_READ,),
+        figures=[] if figure is None else [figure],
     )
 
 
 def log_parts(facts: LogFacts) -> list[Part]:
     """Return the sections about an event log."""
-    figures = [figure for figure in (timeline(facts.turns),) if figure is not None]
     gains = [
         figure
         for figure in (log_saved_by_latency(facts), seconds_by_tool(facts))
         if figure is not None
     ]
-    missing = "No planned turn is in the log, so there is nothing to compare with the model."
     return [
-        Part(
-            id="timeline-part",
-            title="A run over time",
-            sentences=(_HOW_TO_READ,),
-            figures=figures,
-        ),
+        _over_time(facts),
         Part(
             id="log-gains",
-            title="What this log saved",
-            sentences=() if gains else (missing,),
+            title="What this log would save" if facts.shadow else "What this log saved",
+            sentences=_modelled(facts),
             figures=gains,
-            tables=[times(facts)],
+            tables=[times(facts), run_table(facts.runs)],
         ),
         Part(
             id="scorecard",
             title="Scorecard by tool",
-            sentences=(_NOT_HERE,),
             tables=[guessing(facts), costs(facts), reasons(facts)],
         ),
         Part(
@@ -88,6 +125,19 @@ def log_parts(facts: LogFacts) -> list[Part]:
             points=[*shortfalls(facts), *_wrong(facts)],
         ),
     ]
+
+
+def _modelled(facts: LogFacts) -> tuple[str, ...]:
+    """Set the turn-by-turn model beside what was observed."""
+    found = facts.promise
+    if found.estimate is None:
+        return (f"The turn-by-turn model cannot be fitted: {found.missing}.",)
+    bound = 1 - 1 / found.estimate.bound
+    said = (
+        f"The turn-by-turn model says {per_cent(found.saving)} of all turns' time "
+        f"({found.interval}); had every call been guessed as its turn began, {per_cent(bound)}."
+    )
+    return (said,)
 
 
 def _wrong(facts: LogFacts) -> list[str]:

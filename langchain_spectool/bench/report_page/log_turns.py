@@ -9,11 +9,11 @@ from langchain_spectool._core.verdicts import SERVED
 
 @dataclass(slots=True, kw_only=True)
 class LoggedCall:
-    """A committed call of a planned turn. Times are seconds on the turn's clock."""
+    """A committed call. Times are seconds on the turn's clock."""
 
     tool: str = ""
     verdict: str = ""
-    """How it was answered; empty where the log does not say."""
+    """How it was answered; empty where nothing was planned in its turn."""
     began_s: float | None = None
     ended_s: float | None = None
     claimed_s: float | None = None
@@ -27,6 +27,11 @@ class LoggedCall:
     def served(self) -> bool:
         """Whether it did not have to run."""
         return self.verdict in SERVED
+
+    @property
+    def guessed(self) -> bool:
+        """Whether it was guessed to the letter in time, run early or not."""
+        return self.served or self.verdict == "shadow_hit"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,15 +52,17 @@ class LoggedTurn:
 
     number: int
     began_s: float
+    run: str = ""
+    """Its graph run; empty where the log does not say."""
     answered_s: float | None = None
     """When the answer came; None if the model failed, or the log ends before."""
     ended_s: float | None = None
-    """When the last call of a planned turn had ended; None in others."""
+    """When its last call had ended; None where the log does not say of all of them."""
     asked: int = 0
     """Calls in the answer."""
     hidden_s: float = 0.0
     calls: list[LoggedCall] = field(default_factory=list[LoggedCall])
-    """Those the log names: all of a planned turn that were asked for."""
+    """Those the log names: all of them, unless it is of an early version."""
     early: list[EarlyRun] = field(default_factory=list[EarlyRun])
     ranked: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Tool and digest of each different guess, the most confident first."""
@@ -74,7 +81,7 @@ class LoggedTurn:
 
     @property
     def calling_s(self) -> float | None:
-        """Seconds from the answer to the end of its last call; None in turns without a plan."""
+        """Seconds from the answer to the end of its last call; None where that is not known."""
         if self.answered_s is None or self.ended_s is None:
             return None
         return self.ended_s - self.answered_s
@@ -89,15 +96,46 @@ def turns_of(events: Iterable[Event]) -> list[LoggedTurn]:
     return [_turn(number, told) for number, told in by_number.items()]
 
 
+def _named(told: Iterable[Event]) -> dict[int, LoggedCall]:
+    """Return the calls that the answer names, and nothing else of them."""
+    tools = [event.tools for event in told if event.kind == "turn_committed"]
+    return {place: LoggedCall(tool=tool) for place, tool in enumerate(tools[-1] if tools else ())}
+
+
+def _end(turn: LoggedTurn) -> None:
+    """Say when the turn was over, where the log has the ends of all its calls."""
+    ends = [call.ended_s for call in turn.calls if call.ended_s is not None]
+    if turn.answered_s is not None and len(ends) == len(turn.calls) == turn.asked:
+        turn.ended_s = max([turn.answered_s, *ends])
+
+
+def _key(turn: LoggedTurn, told: Iterable[Event]) -> None:
+    """Give calls without a plan, whose key nobody said, the right guesses that did not run."""
+    known = {(call.tool, call.key_hash) for call in turn.calls}
+    right = dict.fromkeys(
+        (event.tool, event.key_hash)
+        for event in told
+        if event.kind == "scored" and event.verdict == "right"
+    )
+    left = [pair for pair in right if pair not in known]
+    for call in turn.calls:
+        fitting = [pair for pair in left if not call.key_hash and pair[0] == call.tool]
+        if fitting:
+            call.key_hash = fitting[0][1]
+            left.remove(fitting[0])
+
+
 def _turn(number: int, told: Sequence[Event]) -> LoggedTurn:
     turn = LoggedTurn(number=number, began_s=_began(told), ranked=_ranked(told))
-    calls: dict[int, LoggedCall] = {}
+    calls = _named(told)
     for event in told:
         if event.position is not None and event.kind in ("claim", "call_ended"):
             _add_to_call(calls.setdefault(event.position, LoggedCall(tool=event.tool)), event)
         elif handle := _HANDLERS.get(event.kind):
             handle(turn, event)
     turn.calls = [calls[position] for position in sorted(calls)]
+    _end(turn)
+    _key(turn, told)
     served = [call.early for call in turn.calls if call.served and call.early is not None]
     turn.early += _different(served)
     return turn
@@ -114,7 +152,7 @@ def _began(told: Sequence[Event]) -> float:
 
 
 def _committed(turn: LoggedTurn, event: Event) -> None:
-    turn.answered_s, turn.asked = event.at_s, max(0, event.position or 0)
+    turn.answered_s, turn.asked, turn.run = event.at_s, max(0, event.position or 0), event.run
 
 
 def _ended(turn: LoggedTurn, event: Event) -> None:

@@ -23,6 +23,7 @@ from langchain_spectool.bench.report_page.parts import Headline, Part
 from langchain_spectool.bench.report_page.scorecard import facts_of
 from langchain_spectool.errors import SpectoolError
 from langchain_spectool.telemetry.event_log import read_events
+from langchain_spectool.traces.trajectory import is_mapping
 
 _TEMPLATE = files("langchain_spectool.bench.report_page") / "template"
 _MOST_COMPLAINTS = 5
@@ -50,21 +51,32 @@ def main(argv: Sequence[str]) -> int:
         SystemExit: The arguments are wrong (code 2), or ask for help (code 0).
     """
     parser = argparse.ArgumentParser(
-        prog="spectool report", description="Write a page about an event log that opens offline."
+        prog="spectool report",
+        description="Write a page that opens offline about an event log, the paper's experiment, "
+        "or both.",
     )
-    parser.add_argument("events", metavar="EVENTS", help="what an `EventLog` wrote")
-    parser.add_argument("-o", "--out", required=True, metavar="FILE", help="the page to write")
     parser.add_argument(
-        "--paper", metavar="FILE", help="what `spectool bench paper --json` printed, to show too"
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="what an `EventLog` wrote, or what `spectool bench paper --json` printed; of each "
+        "one at most",
     )
+    parser.add_argument("-o", "--out", required=True, metavar="PAGE", help="the page to write")
     given = parser.parse_args(argv)
-    events = _events(given.events)
-    paper = _json(given.paper) if given.paper else None
+    paper, events = _read(given.files)
     page = render(paper, events)
     write(page, given.out)
-    turns = len({event.turn for event in events if event.turn > 0})
-    print(f"{given.out}: {len(events)} events, {turns} turns, {len(page) / 1e6:.1f} MB")
+    print(f"{given.out}: {_counted(events)}{len(page.encode()) / 1e6:.1f} MB")
     return 0
+
+
+def _counted(events: Sequence[Event] | None) -> str:
+    if events is None:
+        return ""
+    turns = len({event.turn for event in events if event.turn > 0})
+    runs = len({event.run for event in events if event.run})
+    return f"{len(events)} events, {turns} turns, {runs} runs, "
 
 
 def write(page: str, path: str) -> None:
@@ -197,12 +209,23 @@ def _events(path: str) -> list[Event]:
     return events
 
 
-def _json(path: str) -> Mapping[str, Any]:
+def _read(paths: Sequence[str]) -> tuple[Mapping[str, Any] | None, list[Event] | None]:
+    """Return the results and the events of the files, one of each at most."""
+    results = {path: found for path in paths if (found := _results(path)) is not None}
+    logs = [path for path in paths if path not in results]
+    if len(results) > 1 or len(logs) > 1:
+        msg = f"one event log and one file of results make a page, not {' and '.join(paths)}"
+        raise SpectoolError(msg)
+    return next(iter(results.values()), None), _events(logs[0]) if logs else None
+
+
+def _results(path: str) -> Mapping[str, Any] | None:
+    """Return what a benchmark printed; None if it is not one piece of JSON, as a log is not."""
     try:
-        return json.loads(Path(path).read_bytes())
+        found: object = json.loads(Path(path).read_bytes())
     except OSError as error:
         msg = f"{path!r} cannot be read: {error.strerror}"
         raise SpectoolError(msg) from error
-    except (ValueError, RecursionError) as error:
-        msg = f"{path!r} is not JSON: {error}"
-        raise SpectoolError(msg) from error
+    except (ValueError, RecursionError):
+        return None
+    return found if is_mapping(found) and "kind" not in found else None

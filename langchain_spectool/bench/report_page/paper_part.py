@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from langchain_spectool.bench.report_page import paper_tables as tables
+from langchain_spectool.bench.report_page.log_turns import turns_of
 from langchain_spectool.bench.report_page.paper_figures import (
     MAIN,
     arms_by_latency,
@@ -21,11 +22,13 @@ from langchain_spectool.bench.report_page.tables import (
     seconds,
     shown,
 )
+from langchain_spectool.bench.report_page.timeline_figure import HOW_TO_READ, timeline
 
 _LOSS_POINTS = 2.0
 """A contended cell this far below its uncontended twin is told."""
 _MOST_POINTS = 12
 _LONGEST_NOTE = 2_000
+_MOST_TIMELINES = 5
 
 
 def paper_headline(results: PaperResults) -> Headline:
@@ -90,6 +93,7 @@ def paper_parts(results: PaperResults) -> list[Part]:
             figures=[figure for figure in arms if figure is not None],
             tables=[*tables.arms(results), *tables.peers(results)],
         ),
+        *_told(results),
         Part(
             id="beyond",
             title="More samples, more agents, real time",
@@ -103,6 +107,29 @@ def paper_parts(results: PaperResults) -> list[Part]:
         ),
         Part(id="setup", title="Set-up", tables=[tables.settings(results)]),
     ]
+
+
+def _told(results: PaperResults) -> Iterator[Part]:
+    """Show a few tasks over time, in several arms."""
+    sample = results.sample
+    if sample is None:
+        return
+    figures = [
+        timeline(turns_of(sample.events(arm)), f"timeline-{place}", f"Timeline: {shown(arm)}")
+        for place, arm in enumerate([*sample.arms][:_MOST_TIMELINES], 1)
+    ]
+    yield Part(
+        id="paper-timeline",
+        title="A run over time, in the paper's experiment",
+        sentences=(
+            (
+                f"{counted(sample.tasks, 'task')}, chosen because they call several tools, with "
+                f"tools of {sample.latency_s:g} s on average and the same draws in every arm."
+            ),
+            HOW_TO_READ,
+        ),
+        figures=[figure for figure in figures if figure is not None],
+    )
 
 
 # --- where it does not pay

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from langchain_spectool._core.events import Event
 from langchain_spectool.errors import SpectoolError
+from langchain_spectool.telemetry.event_log import event_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,9 +184,29 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A few tasks, event by event."""
+
+    latency_s: float
+    tasks: int
+    arms: Mapping[str, Sequence[Mapping[str, Any]]]
+    """Events by arm, as an `EventLog` writes them."""
+
+    def __post_init__(self) -> None:
+        """Check every event."""
+        for arm in self.arms:
+            self.events(arm)
+
+    def events(self, arm: str) -> list[Event]:
+        """Return the events of an arm."""
+        return [event_of(said) for said in self.arms[arm]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PaperResults:
     """All parts; None for those that were not measured."""
 
+    benchmark: Literal["paper"] = "paper"
     note: str = ""
     date: str = ""
     python: str = ""
@@ -195,6 +217,7 @@ class PaperResults:
     bars: Sequence[Bar] = ()
     calibration: Calibration | None = None
     slice: Slice | None = None
+    sample: Sample | None = None
     grid: Grid | None = None
     real: Real | None = None
     scale: Scale | None = None

@@ -117,6 +117,7 @@ def peers(results: PaperResults) -> Iterator[Table]:
             caption="Peers",
             columns=("name", "installed", "version", "note"),
             rows=[[each.name, _yes(each.installed), each.version, each.note] for each in peers],
+            longest=_LONGEST,
         )
 
 

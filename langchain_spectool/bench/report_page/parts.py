@@ -15,6 +15,8 @@ class Headline:
     value: str
     setup: str
     tiles: Sequence[tuple[str, str]] = ()
+    banner: str = ""
+    """What must be known before the number is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,6 +91,24 @@ def test_calls_without_times_are_drawn_and_counted() -> None:
     assert (found.imputed, found.calls) == (2, 3)
 
 
+def test_runs_are_resampled_where_two_are_told() -> None:
+    """Turns of one run, or of none that is named, stand alone."""
+
+    def log(*runs: str) -> list[Event]:
+        ended = {"kind": "call_ended", "position": 0, "spent_s": 3.0}
+        told = events(RIGHT, {**COMMITTED, "started_s": 8.0, "position": 1}, ended)
+        more = [
+            Event(**{**COMMITTED, "at_s": 20.0, "turn": turn, "started_s": 19.0, "run": run})
+            for turn, run in enumerate(runs, 2)
+        ]
+        return [*told, *more]
+
+    found = fit_events(log("1", "1", "2", ""))
+    assert [len(unit) for unit in found.units] == [1, 2, 1, 1]
+    assert found.by_run
+    assert [len(unit) for unit in fit_events(log("1", "1")).units] == [1, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("log", "message"),
     [

@@ -50,6 +50,23 @@ def test_chains_take_what_the_simulation_takes(turns: list[Turn], depth: int) ->
     assert run_s(turns, depth) == pytest.approx(simulate_s(turns, depth))
 
 
+def test_a_chain_goes_on_from_all_that_has_landed() -> None:
+    """The third link is at its depth's end in the first turn, and is gone on from in the second.
+
+    It landed at 3.95 s; from the start of the second turn at 4 s on it is a link nearer.
+    """
+    links = [(4.0, 0.5, None), (2.0, 0.25, 1.0), (1.0, 1.0, 1.0), (1.0, 1.0, 1.0)]
+    turns = [
+        Turn(
+            generation_s=generation_s,
+            calls=(Call(tool_s=tool_s, guesses_s=(0.2,), chained_s=chained_s),),
+        )
+        for generation_s, tool_s, chained_s in links
+    ]
+    assert run_s(turns, 3) == simulate_s(turns, 3) == 8.0
+    assert run_s(turns, 2) == pytest.approx(simulate_s(turns, 2))
+
+
 @given(RUNS)
 def test_without_a_chain_a_run_is_the_sum_of_its_turns(turns: list[Turn]) -> None:
     """Turns follow each other; none takes longer than plain, or less than the model writes."""

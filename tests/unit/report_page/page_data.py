@@ -1,10 +1,11 @@
 """Logs and results to draw: small ones whose figures are known, and hostile ones."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from langchain_spectool._core.events import Event
+from langchain_spectool.telemetry.event_log import line_of
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -66,6 +67,29 @@ def turn(
     return [_numbered(event, number) for event in told]
 
 
+def shadow_turn(number: int, tool: str = "look", *, hit: bool = True) -> list[Event]:
+    """Return the events of a turn in shadow mode: 1 s of writing, then 2 s of tool."""
+    at_s = 100.0 * number
+    said: dict[str, Any] = {"tool": tool, "source": "draft", "confidence": 0.5}
+    told = [
+        Event(kind="guess", at_s=at_s + 0.25, verdict="shadow", **said),
+        Event(
+            kind="scored",
+            at_s=at_s + 1,
+            verdict="right" if hit else "wrong",
+            key_hash="a" if hit else "b",
+            **said,
+        ),
+        Event(kind="turn_committed", at_s=at_s + 1, started_s=at_s, position=1, tools=(tool,)),
+    ]
+    if hit:
+        shadow = {"verdict": "shadow_hit", "key_hash": "a"}
+        told.append(Event(kind="claim", at_s=at_s + 1, tool=tool, position=0, **shadow))
+    ended = {"at_s": at_s + 3, "started_s": at_s + 1, "spent_s": 2.0}
+    told.append(Event(kind="call_ended", tool=tool, position=0, **ended))
+    return [_numbered(event, number) for event in told]
+
+
 def closing(number: int) -> list[Event]:
     """Return a turn that calls nothing."""
     at_s = 100.0 * number
@@ -112,6 +136,14 @@ def cell(arm: str, latency_s: float, saved: float, **more: Any) -> dict[str, Any
         "tool_runs": 50,
         **more,
     }
+
+
+def of_run(events: Iterable[Event], run: str) -> list[Event]:
+    """Return the events of a run that ends half a second after its last event."""
+    told = [replace(event, run=run) for event in events]
+    ends = {"started_s": min(event.at_s for event in told) - 0.25, "arm": "treated"}
+    over_s = max(event.at_s for event in told) + 0.5
+    return [*told, Event(kind="run_ended", at_s=over_s, run=run, verdict="done", **ends)]
 
 
 def paper() -> dict[str, Any]:
@@ -163,6 +195,18 @@ def paper() -> dict[str, Any]:
                 {"arm": "chain", "points": 0.2, "low": -0.1, "high": 0.5},
             ],
             "peers": [{"name": "eager", "installed": False, "version": None, "note": "absent"}],
+        },
+        "sample": {
+            "latency_s": 2.0,
+            "tasks": 2,
+            "arms": {
+                arm: [
+                    line_of(event)
+                    for run, hit in (("1", True), ("2", False))
+                    for event in of_run(turn(int(run), hit=hit), run)
+                ]
+                for arm in ("client_side", "chain")
+            },
         },
         "grid": {
             "repeats": 5,

@@ -22,7 +22,8 @@ from langchain_spectool.bench.report_page.paper_figures import (
 )
 from langchain_spectool.bench.report_page.paper_results import PaperResults, read_paper
 from langchain_spectool.bench.report_page.scorecard import facts_of
-from langchain_spectool.bench.report_page.timeline_figure import MOST_BARS, MOST_TURNS, timeline
+from langchain_spectool.bench.report_page.timeline_figure import timeline
+from langchain_spectool.bench.report_page.timeline_layout import MOST_BARS, MOST_TURNS
 
 
 def _timeline(events: list[Event]) -> Figure:

@@ -29,9 +29,9 @@ def test_a_miss() -> None:
 
 
 def test_turns_without_a_plan() -> None:
-    """A turn that calls nothing has a model's time and no more."""
+    """A turn that calls nothing has a model's time, and no seconds of calls."""
     (found,) = turns_of(closing(3))
-    assert (found.number, found.asked, found.writing_s, found.calling_s) == (3, 0, 1.0, None)
+    assert (found.number, found.asked, found.writing_s, found.calling_s) == (3, 0, 1.0, 0.0)
     assert found.over_s == 301.0
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_data import HOSTILE, cell, closing, hostile_log, paper, turn
+from page_data import HOSTILE, cell, closing, hostile_log, paper, shadow_turn, turn
 
 from langchain_spectool.bench.report_page import main, render, write
 from langchain_spectool.bench.report_page import page as page_module
 from langchain_spectool.bench.report_page.paper_part import shortfalls
 from langchain_spectool.bench.report_page.paper_results import read_paper
 from langchain_spectool.errors import SpectoolError
-from langchain_spectool.telemetry.event_log import EventLog
+from langchain_spectool.telemetry.event_log import EventLog, line_of
 
 
 @pytest.fixture
@@ -39,6 +39,7 @@ class TestRender:
         """Headline, timeline, scorecard, and where it does not pay."""
         page = _own(render(None, turn(1)))
         assert "25.0\u00a0% of the time saved" in page
+        assert 'class="banner"' not in page
         for part in ("timeline-part", "log-gains", "scorecard", "log-shortfalls", "model"):
             assert f'<section id="{part}"' in page
         assert '<section id="paper"' not in page
@@ -58,11 +59,25 @@ class TestRender:
         assert "no time measured" in page
         assert 'id="plot-samples"' in page
 
+    def test_a_shadow_log(self) -> None:
+        """A banner says that nothing ran early; the headline is what would have been saved."""
+        page = _own(render(None, [*shadow_turn(1), *shadow_turn(2)]))
+        assert re.search(r'class="banner">Shadow mode: nothing ran early\.', page)
+        assert "25.0\u00a0% of the time would have been saved" in page
+        assert "95 % interval 25.0\u00a0% to 25.0\u00a0%, from 2 resampled turns" in page
+
+    def test_a_shadow_log_that_cannot_be_fitted(self) -> None:
+        """Without a call's time nothing is promised, and the page says why."""
+        told = [event for event in shadow_turn(1) if event.kind != "call_ended"]
+        page = _own(render(None, told))
+        assert ">nothing ran early</p>" in page
+        assert "T cannot be fitted" in page
+
     def test_nothing_planned(self) -> None:
         """A log in which nothing was answered early says so."""
         page = _own(render(None, closing(1)))
         assert "no time saved" in page
-        assert "No planned turn is in the log" in page
+        assert "The turn-by-turn model cannot be fitted" in page
 
     def test_no_text_escapes(self) -> None:
         """Hostile names are in the page, and none of them as markup; `detail` is not in it."""
@@ -75,6 +90,8 @@ class TestRender:
         found = paper()
         found["slice"]["rows"] += [cell(name, 1.0, 5.0) for name in HOSTILE]
         found["settings"] = dict.fromkeys(HOSTILE, HOSTILE[0])
+        attacks = [{**line_of(event), "run": HOSTILE[2]} for event in hostile_log()]
+        found["sample"]["arms"] = dict.fromkeys(HOSTILE, attacks)
         found["note"] = found["calibration"]["label"] = found["bars"][0]["name"] = HOSTILE[1]
         page = _own(render(found, None))
         assert not [name for name in HOSTILE if "<" in name and name in page]
@@ -121,6 +138,13 @@ class TestResults:
         with pytest.raises(SpectoolError, match=r"slice\.rows\.0\.saved"):
             read_paper(found)
 
+    def test_a_sample_of_no_events(self) -> None:
+        """The events of the sample are checked as those of a log are."""
+        found = paper()
+        found["sample"]["arms"]["chain"] = [{"kind": "claim", "at_s": float("nan")}]
+        with pytest.raises(SpectoolError, match=r"`sample`: .*not finite"):
+            read_paper(found)
+
     def test_not_even_an_object(self) -> None:
         """A list is refused too."""
         with pytest.raises(SpectoolError, match="spectool bench paper"):
@@ -149,9 +173,34 @@ class TestMain:
         """The page is written, and its size and what it tells of are printed."""
         results, out = tmp_path / "paper.json", tmp_path / "report.html"
         results.write_text(json.dumps(paper()))
-        assert main([str(log), "-o", str(out), "--paper", str(results)]) == 0
+        assert main([str(results), str(log), "-o", str(out)]) == 0
         assert "The paper&#39;s experiment" in out.read_text(encoding="utf-8")
-        assert f"{out}: 6 events, 1 turns, 4." in capsys.readouterr().out
+        assert f"{out}: 6 events, 1 turns, 0 runs, 4." in capsys.readouterr().out
+
+    def test_results_alone(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """What `spectool bench paper --json` printed makes a page alone, timeline and all."""
+        results, out = tmp_path / "paper.json", tmp_path / "report.html"
+        results.write_text(json.dumps(paper()))
+        assert main([str(results), "-o", str(out)]) == 0
+        page = out.read_text(encoding="utf-8")
+        assert 'id="plot-timeline-1"' in page
+        assert "This event log" not in page
+        assert capsys.readouterr().out.startswith(f"{out}: 4.")
+
+    def test_a_log_of_one_line_is_no_result(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """One event is one piece of JSON, and is read as a log all the same."""
+        path, out = tmp_path / "one.jsonl", tmp_path / "report.html"
+        with EventLog(path) as events:
+            events.on_event(closing(1)[0])
+        assert main([str(path), "-o", str(out)]) == 0
+        assert "1 events, 1 turns" in capsys.readouterr().out
+
+    def test_two_of_a_kind(self, log: Path, tmp_path: Path) -> None:
+        """Two logs make no page: their turns would be mixed up."""
+        with pytest.raises(SpectoolError, match="one event log and one file of results"):
+            main([str(log), str(log), "-o", str(tmp_path / "report.html")])
 
     def test_lines_that_are_skipped(
         self, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -172,13 +221,16 @@ class TestMain:
             main([str(empty), "-o", str(tmp_path / "report.html")])
 
     def test_wrong_results(self, log: Path, tmp_path: Path) -> None:
-        """Results that are not there, or no JSON, are refused."""
-        argv = [str(log), "-o", str(tmp_path / "report.html"), "--paper"]
+        """What is not there, of another benchmark, or no JSON and no log, is refused."""
+        argv = ["-o", str(tmp_path / "report.html")]
         with pytest.raises(SpectoolError, match="cannot be read"):
-            main([*argv, str(tmp_path / "none.json")])
+            main([str(log), str(tmp_path / "none.json"), *argv])
+        (tmp_path / "other.json").write_text('{"benchmark": "turns", "bars": []}')
+        with pytest.raises(SpectoolError, match=r"`spectool bench paper`: `benchmark`"):
+            main([str(log), str(tmp_path / "other.json"), *argv])
         (tmp_path / "bad.json").write_text("[" * 100_000)
-        with pytest.raises(SpectoolError, match="is not JSON"):
-            main([*argv, str(tmp_path / "bad.json")])
+        with pytest.raises(SpectoolError, match="holds no events"):
+            main([str(tmp_path / "bad.json"), *argv])
 
     def test_a_place_that_cannot_be_written(self, tmp_path: Path) -> None:
         """A folder is no file."""

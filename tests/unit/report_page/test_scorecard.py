@@ -3,19 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from page_data import closing, turn
+from page_data import closing, shadow_turn, turn
 
 from langchain_spectool._core.events import Event
-from langchain_spectool.bench.report_page.scorecard import (
-    MOST_TOOLS,
-    LogFacts,
-    costs,
-    facts_of,
-    guessing,
-    reasons,
-    shortfalls,
-    times,
-)
+from langchain_spectool.bench.report_page.log_shortfalls import shortfalls
+from langchain_spectool.bench.report_page.log_tables import costs, guessing, reasons, times
+from langchain_spectool.bench.report_page.scorecard import MOST_TOOLS, LogFacts, facts_of
 
 
 @pytest.fixture
@@ -26,9 +19,11 @@ def facts() -> LogFacts:
 
 
 def test_totals(facts: LogFacts) -> None:
-    """Observed 2 x 2.25 + 2 x 3 s, where each hit hid 0.75 s."""
+    """Observed 2 x 2.25 + 2 x 3 s and 1 s for the last word, where each hit hid 0.75 s."""
     assert facts.report.observed_s == pytest.approx(10.5)
-    assert facts.saved == pytest.approx(1.5 / 12)
+    assert facts.observed_s == pytest.approx(11.5)
+    assert facts.saved == pytest.approx(1.5 / 13)
+    assert facts.saved_calling == pytest.approx(1.5 / 12)
     assert facts.asked == 4
     assert [card.name for card in facts.tools] == ["look", "grep"]
 
@@ -44,10 +39,10 @@ def test_the_means(facts: LogFacts) -> None:
 
 
 def test_no_means_without_a_plan() -> None:
-    """A log in which nothing was planned is on no curve, and saved nothing that can be told."""
+    """A log in which nothing ran early is on no curve, and saved nothing."""
     facts = facts_of(closing(1))
     assert facts.means is None
-    assert facts.saved is None
+    assert facts.saved == 0
 
 
 def test_guessing(facts: LogFacts) -> None:
@@ -98,9 +93,9 @@ def test_times(facts: LogFacts) -> None:
     """The parts of a turn, in count, median and sum."""
     rows = {row[0]: list(row[1:]) for row in times(facts).rows}
     second = "\u00a0s"
-    assert rows["the model writes"] == [4, f"1.00{second}", f"1.00{second}", f"4.00{second}"]
-    assert rows["end to end, with speculation"][-1] == f"10.5{second}"
-    assert rows["end to end, had every call run after the answer"][-1] == f"12.0{second}"
+    assert rows["the model writes"] == [5, f"1.00{second}", f"1.00{second}", f"5.00{second}"]
+    assert rows["turn, end to end"][-1] == f"11.5{second}"
+    assert rows["turn, had every call run after the answer"][-1] == f"13.0{second}"
     assert rows["tools, run after the answer"][0] == 2
     assert rows["hidden by a claim"][-1] == f"1.50{second}"
 
@@ -115,7 +110,7 @@ def test_shortfalls(facts: LogFacts) -> None:
     """Turns without calls, the share of tools, late runs, and tools that only waste are named."""
     said = "\n".join(shortfalls(facts)).replace("\u00a0", " ")
     assert "1 of 5 turns called no tool" in said
-    assert "Tools are 66.7 % of the planned turns' serial time" in said
+    assert "Tools are 61.5 % of the turns' serial time" in said
     assert "2 of 2 answered calls came before" in said
     assert "grep: 1 early run answered no call." in said
     assert "look:" not in said
@@ -128,15 +123,48 @@ def test_a_tool_that_wastes_more_than_it_hides() -> None:
 
 
 def test_turns_in_which_nothing_fitted() -> None:
-    """A turn with calls and without a plan is told, for its tools are not in the log."""
+    """A turn with calls that nobody guessed is told, and that its times are not all there."""
     committed = Event(kind="turn_committed", at_s=2.0, turn=1, started_s=1.0, position=2)
-    assert any("no early run fitted" in said for said in shortfalls(facts_of([committed])))
+    said = "\n".join(shortfalls(facts_of([committed])))
+    assert "no guess fitted" in said
+    assert "the log does not have all times" in said
 
 
 def test_shadow_hits_are_no_hits() -> None:
-    """In shadow mode every call runs: no card counts one as answered."""
-    claim = Event(kind="claim", at_s=1.0, turn=1, verdict="shadow_hit", tool="look", position=0)
-    assert facts_of([claim]).total.hits == 0
+    """In shadow mode every call runs: no card counts one as answered, but as guessed."""
+    facts = facts_of(shadow_turn(1))
+    assert facts.shadow
+    assert facts.total.hits == 0
+    assert (facts.total.hit_at(1), facts.total.arguments) == (1.0, 1.0)
+    assert facts.saved == 0
+
+
+def test_a_shadow_log_promises() -> None:
+    """G 1 s, T 2 s, g 0.25 s, hit in one of two turns of equal length: 0.75 of 6 s."""
+    facts = facts_of([*shadow_turn(1), *shadow_turn(2, hit=False)])
+    assert facts.promise.saving == pytest.approx(0.75 / 6)
+    assert facts.promise.interval.endswith("from 2 resampled turns")
+
+
+def test_calls_that_nobody_planned_for_count() -> None:
+    """They are in the tool's calls; one whose right guess was held back is an exact hit."""
+    held = Event(
+        kind="scored", at_s=2.0, turn=1, verdict="right", tool="look", source="draft",
+        key_hash="a", confidence=0.5,
+    )  # fmt: skip
+    told = [
+        held,
+        replace(held, source="patterns"),
+        Event(
+            kind="turn_committed", at_s=2.0, turn=1, started_s=1.0, position=2,
+            tools=("look", "look"),
+        ),
+        *(Event(kind="call_ended", at_s=3.0, turn=1, tool="look", position=n, started_s=2.0)
+          for n in (0, 1)),
+    ]  # fmt: skip
+    facts = facts_of(told)
+    assert (len(facts.total.calls), facts.total.hit_at(1)) == (2, 0.5)
+    assert facts.observed_s == 2.0
 
 
 def test_many_tools_end_in_a_total() -> None:

@@ -1,0 +1,52 @@
+"""Where speculation gains nothing, or loses, in an event log."""
+
+from collections.abc import Iterator
+
+from langchain_spectool.bench.report_page.scorecard import MOST_TOOLS, LogFacts
+from langchain_spectool.bench.report_page.tables import counted, per_cent, ratio, seconds, shown
+
+
+def shortfalls(facts: LogFacts) -> list[str]:
+    """Say in sentences where speculation gains nothing, or loses."""
+    return [*_of_turns(facts), *_of_tools(facts)]
+
+
+def _of_turns(facts: LogFacts) -> Iterator[str]:
+    turns = facts.turns
+    if silent := sum(turn.asked == 0 and turn.answered_s is not None for turn in turns):
+        all_turns = counted(len(turns), "turn")
+        yield f"{silent} of {all_turns} called no tool: nothing can be hidden there."
+    if unplanned := sum(
+        turn.asked > 0 and not any(call.guessed for call in turn.calls) for turn in turns
+    ):
+        yield (
+            f"In {counted(unplanned, 'turn')} with calls no guess fitted: their calls ran as ever."
+        )
+    if untimed := len(turns) - len(facts.timed):
+        yield (
+            f"Of {counted(untimed, 'turn')} the log does not have all times: the model failed, or "
+            "calls ended elsewhere or not at all. They count in no time."
+        )
+    tools_s = sum((turn.calling_s or 0.0) + turn.hidden_s for turn in facts.timed)
+    if share := ratio(tools_s, facts.serial_s):
+        yield (
+            f"Tools are {per_cent(share)} of the turns' serial time. One guess a turn cannot save "
+            "more than that, however good it is."
+        )
+    if late := sum(lead < 0 for lead in facts.total.leads_s):
+        yield (
+            f"{late} of {facts.total.hits} answered calls came before their early run was back "
+            f"and waited {seconds(facts.report.waited_s)} in all."
+        )
+
+
+def _of_tools(facts: LogFacts) -> Iterator[str]:
+    for card in facts.tools[:MOST_TOOLS]:
+        name = shown(card.name)
+        if card.early_runs and not card.hits:
+            yield f"{name}: {counted(card.early_runs, 'early run')} answered no call."
+        elif card.wasted_s > card.hidden_s > 0:
+            yield (
+                f"{name}: {seconds(card.wasted_s)} of tool work wasted for "
+                f"{seconds(card.hidden_s)} hidden."
+            )
