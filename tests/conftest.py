@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Generator
+from functools import partial
 
 import pytest
 from hypothesis import settings
@@ -11,6 +12,8 @@ from langchain_spectool.testing import VirtualTimeLoop
 
 SETTLE_S = 1.0
 """How long after its run a task of ours may live, in seconds of the loop's clock."""
+PATIENCE_S = 10.0
+"""Real seconds a thread may be silent: a busy machine is slow, not hung."""
 
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
@@ -35,7 +38,7 @@ def pytest_asyncio_loop_factories(
     """Give each async test a virtual clock, or a real loop where it is marked `real_loop`."""
     if item.get_closest_marker("real_loop"):
         return {"real": lambda: _kept(asyncio.SelectorEventLoop)}
-    return {"virtual": lambda: _kept(VirtualTimeLoop)}
+    return {"virtual": lambda: _kept(partial(VirtualTimeLoop, patience_s=PATIENCE_S))}
 
 
 @pytest.hookimpl(wrapper=True)

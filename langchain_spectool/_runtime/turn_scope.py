@@ -321,6 +321,7 @@ class TurnScope:
                 at_s=self.clock(),
                 turn=self.turn.number,
                 verdict="failed",
+                started_s=self.turn.started_s,
                 run=self._run_name,
             )
         )

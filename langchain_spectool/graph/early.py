@@ -122,14 +122,13 @@ class _Early:
 
     async def aoutcome(self) -> Outcome:
         """Run it, awaiting."""
-        task = asyncio.current_task()
         try:
             silence(self.taint)
             await self._ainvoked()
             if self.rest:
                 await self._resumed()
         except BaseException as error:
-            if task is not None and task.cancelling() > 0:
+            if isinstance(error, asyncio.CancelledError) and _cancelling():
                 raise
             return _outcome(self, error)
         return _outcome(self, None)
@@ -192,7 +191,18 @@ class _Early:
             self.look = lambda: freshness(values)
 
 
+def _cancelling() -> bool:
+    """Say whether somebody cancels this task.
+
+    Not in the run itself, whose frame would hold the task, and the task by its error the frame. A
+    task group of the body that failed has cancelled it as well, and takes that back only later.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 def _outcome(early: _Early, error: BaseException | None) -> Outcome:
+    cause, early.error = early.error or error, None  # its frames hold the early run
     reasons = [*early.taint.reasons]
     if early.returned is not None and (what := unrepeatable(early.returned[0])):
         reasons.append(what)
@@ -201,8 +211,7 @@ def _outcome(early: _Early, error: BaseException | None) -> Outcome:
         return Outcome(state="tainted", body_key=early.key, detail=reasons[0])
     if error is not None or early.returned is None:
         detail = type(error).__name__ if error is not None else "the body was not reached"
-        wait_s = attempt(retry_after_s, early.error or error)
-        early.error = None  # its frames hold the early run
+        wait_s = attempt(retry_after_s, cause)
         return Outcome(state="failed", body_key=early.key, detail=detail, retry_after_s=wait_s)
     return Outcome(
         state="landed",

@@ -4,7 +4,6 @@ import json
 import math
 import os
 import secrets
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from hashlib import blake2b
@@ -23,6 +22,10 @@ __all__ = ["EventLog", "event_of", "line_of", "read_events"]
 
 _MOST_BYTES: Final = 2**20
 """Longest line that is read: no event is that long unless its `detail` is."""
+_MOST_CALLS: Final = 1_000
+"""Highest place of a call that is read: who reads a log goes through all calls of a turn."""
+_MOST: Final = 1e12
+"""Farthest from 0 that a number may be; sums and differences of such are still finite."""
 _DEFAULTS: Final = {each.name: each.default for each in fields(Event)}
 _EVENT: Final = TypeAdapter(Event)
 
@@ -41,11 +44,11 @@ class EventLog:
 
     def __init__(self, path: str | PathLike[str], *, detail: bool = False) -> None:
         """Append to `path`; `detail` adds the text that may hold what a model or a user wrote."""
-        self._file = Path(path).open("a", encoding="ascii", buffering=1)  # noqa: SIM115 - until closed
+        # No buffer and no lock, which a fork would copy as they are: the system appends a line.
+        self._file = Path(path).open("ab", buffering=0)  # noqa: SIM115 - until closed
         self._detail = detail
         self._name = secrets.token_hex(4)
         self._secret = secrets.token_bytes(16)
-        self._lock = threading.Lock()
 
     def on_event(self, event: Event) -> None:
         """Write one line.
@@ -62,14 +65,11 @@ class EventLog:
             line["key_hash"] = digest.hexdigest()
         # The process is part of the name: a fork counts its turns from the same number on.
         line["log"] = f"{self._name}.{os.getpid()}"
-        text = json.dumps(line)
-        with self._lock:
-            self._file.write(f"{text}\n")
+        self._file.write(f"{json.dumps(line)}\n".encode("ascii"))
 
     def close(self) -> None:
         """Close the file; later events are errors."""
-        with self._lock:
-            self._file.close()
+        self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -98,6 +98,12 @@ def event_of(said: Mapping[str, Any]) -> Event:
     event = _EVENT.validate_python({name: said[name] for name in _DEFAULTS if name in said})
     if not all(map(math.isfinite, _floats(event))):
         msg = "a time or a confidence is not finite"
+        raise ValueError(msg)
+    if any(abs(number) > _MOST for number in (event.turn, *_floats(event), *(event.usage or ()))):
+        msg = f"a number is farther from 0 than {_MOST:g}"
+        raise ValueError(msg)
+    if not -_MOST_CALLS <= (event.position or 0) <= _MOST_CALLS:
+        msg = f"no turn has more than {_MOST_CALLS} calls"
         raise ValueError(msg)
     return event
 

@@ -27,7 +27,7 @@ Shape = dict[str, Any]
 
 THINKS_S = 1.0
 """Virtual seconds a model takes for a turn; a blocking one waits for the guesses instead."""
-PATIENCE_S = 1.5
+PATIENCE_S = 10.0
 """Real seconds after which a blocking model stops waiting for guesses that do not come."""
 
 HELLO: Mapping[str, Any] = {"messages": [HumanMessage("hi", id="hi")]}

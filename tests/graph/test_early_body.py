@@ -1,13 +1,17 @@
 """Where the body of an early run runs: after the call that prepared it, or inside."""
 
 import asyncio
+import contextlib
+import gc
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain_core.runnables.config import var_child_runnable_config
-from langchain_core.tools import BaseTool, StructuredTool, tool
+from langchain_core.tools import BaseTool, StructuredTool, ToolException, tool
+from langgraph.config import get_stream_writer
 
 from langchain_spectool import Guess, Rules, SpeculationMiddleware, speculatable
 from langchain_spectool.telemetry.report import Report
@@ -88,3 +92,65 @@ async def test_what_a_class_does_around_its_calls_it_does_early() -> None:
     target = _Locked.from_function(coroutine=search, name="search", description="Search.")
     assert (await _report(speculatable(target))).hits == 1
     assert held == [True]
+
+
+async def test_body_whose_task_group_fails_has_failed() -> None:
+    """A task group cancels its own task when it fails; nobody cancelled the early run."""
+
+    @speculatable
+    @tool
+    async def search(q: str) -> str:
+        """Search."""
+        with contextlib.suppress(ValueError):
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(_refused(q))
+            except* ValueError as found:
+                raise found.exceptions[0] from None
+        msg = "nothing was found"
+        raise ToolException(msg)
+
+    search.handle_tool_error = True
+    assert (await _report(search)).discards == {"failed": 1}
+
+
+async def _refused(q: str) -> str:
+    raise ValueError(q)
+
+
+class _Large:
+    """Something that a body holds while it runs."""
+
+
+@pytest.mark.parametrize("ends", ["tainted", "cancelled"])
+async def test_nothing_of_a_run_that_ended_badly_waits_for_the_collector(ends: str) -> None:
+    """What a body held is free once its early run is dropped."""
+    held: list[weakref.ref[_Large]] = []
+
+    @speculatable
+    @tool
+    async def search(q: str) -> str:
+        """Search."""
+        large = _Large()
+        held.append(weakref.ref(large))
+        if ends == "tainted":
+            get_stream_writer()(q)
+        await asyncio.Event().wait()
+        return q
+
+    def rule(messages: Sequence[Any]) -> Iterator[Guess]:
+        if len(messages) == 1:
+            yield Guess(tool="search", args={"q": "x"})
+
+    ours = SpeculationMiddleware(speculators=[Rules(rule)])
+    model = ScriptedModel(turns=[text("ok")], generation_s=1.0)
+    agent: Any = create_agent(model, [search], middleware=[ours])
+    gc.collect()
+    gc.disable()
+    try:
+        await agent.ainvoke({"messages": [("user", "hi")]})
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [reference() for reference in held] == [None]
+    finally:
+        gc.enable()

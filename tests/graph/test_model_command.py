@@ -311,6 +311,45 @@ def test_empty_recording_is_said(tmp_path: Path, capsys: Printed) -> None:
     assert "mode='shadow'" in capsys.readouterr().err
 
 
+def test_a_log_for_each_run_tells_runs(tmp_path: Path, capsys: Printed) -> None:
+    """Runs that differ are resampled whole, whether one log holds them or each has its own."""
+    runs = [_turns(run, guess_s) for run, guess_s in (("a", 0.0), ("b", 1.9))]
+    together, apart = tmp_path / "together.jsonl", [tmp_path / "1.jsonl", tmp_path / "2.jsonl"]
+    together.write_text("".join(runs))
+    for path, run in zip(apart, runs, strict=True):
+        path.write_text(run)
+    one = found(["model", "--traces", str(together)], capsys)
+    two = found(["model", "--traces", *map(str, apart)], capsys)
+    assert "the interval resamples 2 runs" in one["notes"]
+    assert two == one
+
+
+def _turns(run: str, guess_s: float) -> str:
+    """Return the lines of ten shadow turns with one right guess each."""
+    lines: list[dict[str, Any]] = []
+    for number in range(1, 11):
+        own = {"turn": number, "tool": "look", "source": "draft", "log": run}
+        lines += [
+            {**own, "kind": "guess", "at_s": guess_s, "key_hash": "k"},
+            {**own, "kind": "scored", "at_s": 2.0, "verdict": "right", "key_hash": "k"},
+            {
+                "turn": number,
+                "run": run,
+                "log": run,
+                "kind": "turn_committed",
+                "at_s": 2.0,
+                "started_s": 0.0,
+                "position": 1,
+                "tools": ["look"],
+            },
+            {**own, "kind": "claim", "at_s": 2.0, "verdict": "shadow_hit", "position": 0}
+            | {"key_hash": "k"},
+            {**own, "kind": "call_ended", "at_s": 3.0, "position": 0}
+            | {"started_s": 2.0, "spent_s": 1.0},
+        ]
+    return "".join(f"{json.dumps(line)}\n" for line in lines)
+
+
 def test_logs_and_runs_do_not_mix(tmp_path: Path, capsys: Printed) -> None:
     """One kind at a time."""
     argv = recorded(tmp_path, {"messages": MESSAGES})

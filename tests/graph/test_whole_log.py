@@ -10,6 +10,7 @@ from langchain.agents import create_agent
 from langchain_core.tools import tool
 
 from langchain_spectool import Event, Policy, SpeculationMiddleware, speculatable
+from langchain_spectool.bench.report_page.log_runs import compared
 from langchain_spectool.bench.report_page.log_turns import turns_of
 from langchain_spectool.bench.report_page.scorecard import facts_of
 from langchain_spectool.telemetry.event_log import EventLog, read_events
@@ -135,3 +136,24 @@ async def test_no_run_is_followed_for_nobody() -> None:
 async def test_nothing_is_told_where_speculation_is_off(tmp_path: Path) -> None:
     """No turn, no call, no run."""
     assert await recorded(tmp_path / "log", Policy(mode="off")) == []
+
+
+async def test_turn_whose_model_fails_belongs_to_its_run(tmp_path: Path) -> None:
+    """The page compares runs by the turns that the report of the same process knows."""
+    path = tmp_path / "events.jsonl"
+    with EventLog(path) as log:
+        middleware = SpeculationMiddleware(
+            draft=ScriptedModel(script=lambda _: calls(("look", {"query": "a"}))),
+            policy=Policy(holdout=0.5),
+            observers=[log],
+        )
+        model = ScriptedModel(turns=[calls(("look", {"query": "a"}))], generation_s=1.0)
+        with pytest.raises(IndexError):
+            await create_agent(model, [look], middleware=[middleware]).ainvoke(ASK)
+    events, _ = read_events(path)
+    first, failed = turns_of(events)
+    assert (first.run, failed.run) == ("1", "1")
+    assert failed.began_s >= first.over_s
+    found = middleware.speculation.report().comparison
+    assert found is not None
+    assert compared(facts_of(events).runs) == found

@@ -1,6 +1,9 @@
 """`EventLog`: what it writes is read back, and what it did not write is named and skipped."""
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,6 +113,11 @@ GOOD = '{"kind": "claim", "at_s": 1.0}'
         ('{"kind": "claim", "at_s": "soon"}', "`at_s`"),
         ('{"kind": "claim", "at_s": NaN}', "not finite"),
         ('{"kind": "claim", "at_s": 1e999}', "not finite"),
+        ('{"kind": "claim", "at_s": 1.7e308}', "farther from 0"),
+        ('{"kind": "claim", "at_s": 1, "spent_s": -1.7e308}', "farther from 0"),
+        ('{"kind": "claim", "at_s": 1, "turn": ' + "9" * 4_300 + "}", "farther from 0"),
+        ('{"kind": "usage", "at_s": 1, "usage": [' + "9" * 4_300 + ", 1]}", "farther from 0"),
+        ('{"kind": "turn_committed", "at_s": 1, "position": 30000000}', "more than 1000 calls"),
         ('{"kind": "claim", "at_s": 1, "usage": [1]}', "`usage"),
         ('{"kind": "claim", "at_s": 1, "turn": "' + "9" * 5_000 + '"}', "`turn`"),
         ("[" * 100_000, "nested too deep"),
@@ -140,3 +148,42 @@ def test_what_cannot_be_read_is_named(where: str, tmp_path: Path) -> None:
     """A file that is not there, or is a folder, is the caller's error."""
     with pytest.raises(SpectoolError, match="cannot be read"):
         read_events(tmp_path / where)
+
+
+_FORK = """
+import os, select, signal, sys, threading
+from langchain_spectool import Event
+from langchain_spectool.telemetry.event_log import EventLog
+
+event = Event(kind="claim", at_s=1.0, tool="x" * 1000)
+reader = os.open(sys.argv[1], os.O_RDONLY | os.O_NONBLOCK)
+log = EventLog(sys.argv[1])
+
+def fill():
+    while True:
+        log.on_event(event)
+
+threading.Thread(target=fill, daemon=True).start()
+writer = os.open(sys.argv[1], os.O_WRONLY)
+while select.select([], [writer], [], 0)[1]:
+    pass
+child = os.fork()
+if child == 0:
+    signal.alarm(5)
+    log.on_event(event)
+    os._exit(0)
+ended = 0
+while not ended:
+    if select.select([reader], [], [], 0.01)[0]:
+        os.read(reader, 2**16)
+    ended, status = os.waitpid(child, os.WNOHANG)
+os._exit(status != 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+def test_child_forked_amid_a_line_can_write(tmp_path: Path) -> None:
+    """A thread that writes while its process forks leaves nothing locked in the child."""
+    os.mkfifo(tmp_path / "pipe")
+    run = [sys.executable, "-W", "ignore", "-c", _FORK, str(tmp_path / "pipe")]
+    assert subprocess.run(run, check=False, timeout=30).returncode == 0

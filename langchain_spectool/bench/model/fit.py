@@ -41,17 +41,28 @@ class Fitted:
     @property
     def by_run(self) -> bool:
         """Whether the log tells enough runs apart to resample them."""
-        return len({*self.runs} - {""}) >= _FEWEST_RUNS
+        return by_run([self])
 
     @property
     def units(self) -> list[list[Turn]]:
         """What an interval resamples: runs, or turns where fewer than two runs are known."""
-        if not self.by_run:
-            return [[turn] for turn in self.turns]
-        units: dict[object, list[Turn]] = {}
-        for place, (run, turn) in enumerate(zip(self.runs, self.turns, strict=True)):
-            units.setdefault(run or place, []).append(turn)
-        return [*units.values()]
+        return units_of([self])
+
+
+def by_run(fits: Sequence[Fitted]) -> bool:
+    """Say whether logs tell enough runs apart to resample them; no run is in two logs."""
+    return sum(len({*fit.runs} - {""}) for fit in fits) >= _FEWEST_RUNS
+
+
+def units_of(fits: Sequence[Fitted]) -> list[list[Turn]]:
+    """Return what an interval over several logs resamples; see `Fitted.units`."""
+    if not by_run(fits):
+        return [[turn] for fit in fits for turn in fit.turns]
+    units: dict[object, list[Turn]] = {}
+    for log, fit in enumerate(fits):
+        for place, (run, turn) in enumerate(zip(fit.runs, fit.turns, strict=True)):
+            units.setdefault((log, run or place), []).append(turn)
+    return [*units.values()]
 
 
 def fit_events(events: Iterable[Event], seed: int = 0) -> Fitted:
@@ -164,14 +175,19 @@ class _Heard:
         return tuple(at_s for right in same for at_s in self._guessed_s(right))
 
     def _guessed_s(self, right: Event) -> list[float]:
-        """Return when a right guess was made: a `guess` does not say which call it was.
+        """Return when a right guess was made: the first time that its source said this call.
 
-        Of several by one source that name the tool with the same confidence, the last one counts.
+        Where the log does not say which call a guess was, those of the source count that name the
+        tool with the same confidence; of several the last one.
         """
-        what = (right.source, right.tool, right.confidence)
+        own = [guess for guess in self.guesses if guess.source == right.source]
+        exact = [guess for guess in own if guess.key_hash and guess.key_hash == right.key_hash]
+        if exact:
+            return [min(guess.at_s for guess in exact) - self.started_s]
+        what = (right.tool, right.confidence)
         made = [
             guess.at_s - self.started_s
-            for guess in self.guesses
-            if (guess.source, guess.tool, guess.confidence) == what
+            for guess in own
+            if not guess.key_hash and (guess.tool, guess.confidence) == what
         ]
         return [max(made)] if made else []

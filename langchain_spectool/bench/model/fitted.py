@@ -13,7 +13,7 @@ from rich.table import Table
 from langchain_spectool.bench.evaluate import replay
 from langchain_spectool.bench.model.equations import Client, jensen_gap
 from langchain_spectool.bench.model.estimate import Estimate, estimate
-from langchain_spectool.bench.model.fit import fit_events
+from langchain_spectool.bench.model.fit import by_run, fit_events, units_of
 from langchain_spectool.bench.model.recorded import timed_runs, timed_turns, untimed_turns
 from langchain_spectool.bench.model.settings import (
     Found,
@@ -100,7 +100,7 @@ def _of_events(options: ModelOptions) -> _Fit:
     turns = [turn for fit in fits for turn in fit.turns]
     hits_s = _hits_s(turns)
     calls = sum(len(turn.calls) for turn in turns)
-    units = [unit for fit in fits for unit in fit.units]
+    units = units_of(fits)
     return _Fit(
         source="event log",
         units=units,
@@ -113,8 +113,8 @@ def _of_events(options: ModelOptions) -> _Fit:
             *_imputed(sum(fit.imputed for fit in fits), calls),
             (
                 f"the interval resamples {len(units)} runs"
-                if all(fit.by_run for fit in fits)
-                else "turns are resampled as if each stood alone: the log does not tell two runs"
+                if by_run(fits)
+                else "turns are resampled as if each stood alone: two runs cannot be told apart"
             ),
             (
                 "guesses that the benefit gate would hold back count, and wrong ones cost no time: "

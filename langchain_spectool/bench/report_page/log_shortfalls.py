@@ -1,7 +1,9 @@
 """Where speculation gains nothing, or loses, in an event log."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
+from langchain_spectool.bench.report_page.log_turns import LoggedTurn
 from langchain_spectool.bench.report_page.scorecard import MOST_TOOLS, LogFacts
 from langchain_spectool.bench.report_page.tables import counted, per_cent, ratio, seconds, shown
 
@@ -27,6 +29,11 @@ def _of_turns(facts: LogFacts) -> Iterator[str]:
             f"Of {counted(untimed, 'turn')} the log does not have all times: the model failed, or "
             "calls ended elsewhere or not at all. They count in no time."
         )
+    if inside := _inside(facts.timed):
+        yield (
+            f"{counted(inside, 'turn')} ran inside another turn of their run, as those of nested "
+            "agents do: that time counts twice, and the share saved is lower than that of the run."
+        )
     tools_s = sum((turn.calling_s or 0.0) + turn.hidden_s for turn in facts.timed)
     if share := ratio(tools_s, facts.serial_s):
         yield (
@@ -38,6 +45,19 @@ def _of_turns(facts: LogFacts) -> Iterator[str]:
             f"{late} of {facts.total.hits} answered calls came before their early run was back "
             f"and waited {seconds(facts.report.waited_s)} in all."
         )
+
+
+def _inside(turns: Sequence[LoggedTurn]) -> int:
+    """Count the turns that another one of their run spans."""
+    known = [turn for turn in turns if turn.run]
+    known.sort(key=lambda turn: (turn.run, turn.began_s, -turn.over_s))
+    inside = 0
+    for _, run in groupby(known, key=lambda turn: turn.run):
+        over_s = float("-inf")
+        for turn in run:
+            inside += turn.over_s <= over_s and turn.over_s > turn.began_s
+            over_s = max(over_s, turn.over_s)
+    return inside
 
 
 def _of_tools(facts: LogFacts) -> Iterator[str]:

@@ -158,6 +158,8 @@ def _committed(turn: LoggedTurn, event: Event) -> None:
 def _ended(turn: LoggedTurn, event: Event) -> None:
     if event.verdict == "done":
         turn.ended_s, turn.hidden_s = event.at_s, event.hidden_s
+    elif event.run:  # the model failed: no answer says whose turn it was
+        turn.run = event.run
 
 
 def _discarded(turn: LoggedTurn, event: Event) -> None:

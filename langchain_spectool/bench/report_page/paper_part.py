@@ -29,6 +29,8 @@ _LOSS_POINTS = 2.0
 _MOST_POINTS = 12
 _LONGEST_NOTE = 2_000
 _MOST_TIMELINES = 5
+_MOST_PLAIN_SHARE = 0.3
+"""Share of a core that arrivals leave plain, so that times are those of the package."""
 
 
 def paper_headline(results: PaperResults) -> Headline:
@@ -193,3 +195,9 @@ def _void(results: PaperResults) -> Iterator[str]:
     scale = results.scale.rows if results.scale else ()
     if full := [f"{cell.agents:,}" for cell in scale if cell.saturated]:
         yield f"The machine was saturated with {', '.join(full)} agents: no saving is told there."
+    for cell in scale:
+        if (share := cell.plain_cpu_share or 0.0) > _MOST_PLAIN_SHARE:
+            yield (
+                f"With {cell.agents:,} agents plain took {per_cent(share)} of a core; it was to be "
+                f"{per_cent(_MOST_PLAIN_SHARE)} at most."
+            )

@@ -54,6 +54,20 @@ def test_shadow_hit_has_the_time_of_its_guess() -> None:
     assert (found.scored, found.wasted, found.imputed) == (1, 0, 0)
 
 
+def test_guess_that_names_its_call_has_its_own_time() -> None:
+    """Another guess of the same tool and confidence, which was wrong, says nothing of g."""
+    log = events(
+        guess(8.5, key_hash="k"),
+        guess(8.7, key_hash="k", verdict="duplicate"),
+        guess(9.5, key_hash="other"),
+        RIGHT,
+        {**COMMITTED, "started_s": 8.0, "position": 1},
+        {**SHADOW_HIT, "key_hash": "k"},
+        {"kind": "call_ended", "at_s": 13.0, "position": 0, "started_s": 10.0, "spent_s": 3.0},
+    )
+    assert fit_events(log).turns[0].calls[0].guesses_s == (0.5,)
+
+
 def test_early_run_has_its_own_times() -> None:
     """Where speculation was on, T is that of the early run; a kept one began before its turn."""
     log = events(

@@ -163,6 +163,14 @@ class TestResults:
         assert "1 of 1 real-time cells are void" in said
         assert "saturated with 1,000 agents" in said
 
+    def test_plain_that_took_too_much_of_a_core_is_told(self) -> None:
+        """Arrivals are staggered to leave plain 30 % of a core; a run that missed it says so."""
+        found = paper()
+        for share, told in ((0.3, False), (0.324, True)):
+            found["scale"]["rows"][-1]["plain_cpu_share"] = share
+            said = "\n".join(shortfalls(read_paper(found))).replace("\u00a0", " ")
+            assert ("plain took 32.4 % of a core" in said) is told
+
 
 class TestMain:
     """`spectool report`."""

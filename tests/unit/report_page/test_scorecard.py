@@ -171,3 +171,24 @@ def test_many_tools_end_in_a_total() -> None:
     """A log of a thousand tools has a table of bounded length."""
     told = [event for number in range(1, 101) for event in turn(number, f"tool {number}")]
     assert len(guessing(facts_of(told)).rows) == MOST_TOOLS + 1
+
+
+def test_turns_of_nested_agents_are_told() -> None:
+    """A turn inside another one of its run counts twice, and the page says so."""
+    spans = {1: (0.0, 1.0, "1"), 2: (1.2, 2.0, "1"), 3: (5.0, 6.0, "1"), 4: (1.2, 2.0, "2")}
+    told = [
+        Event(
+            kind="turn_committed",
+            at_s=answered_s,
+            started_s=began_s,
+            turn=number,
+            run=run,
+            position=1 if number == 1 else 0,
+            tools=("ask",) if number == 1 else (),
+        )
+        for number, (began_s, answered_s, run) in spans.items()
+    ]
+    ended = Event(kind="call_ended", at_s=4.0, turn=1, position=0, tool="ask", started_s=1.0)
+    said = "\n".join(shortfalls(facts_of([*told, ended]))).replace("\u00a0", " ")
+    assert "1 turn ran inside another turn of their run" in said
+    assert "inside another turn" not in "\n".join(shortfalls(facts_of(told)))
