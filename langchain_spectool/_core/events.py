@@ -36,7 +36,8 @@ class Event:
     run: str = ""
     """Opaque name of the graph run: of turns that end, of calls nobody planned for, of runs."""
     arm: str = ""
-    """Of a run that ended, `"treated"` or `"holdout"`, where some are held out."""
+    """Of a run that ended, `"treated"` or `"holdout"`, where some are held out; of
+    `turn_committed`, `"shadow"` where guesses were only scored."""
     verdict: str = ""
     tool: str = ""
     source: str = ""
@@ -44,6 +45,11 @@ class Event:
     """Place of the committed call in its turn; of `turn_committed`, how many calls there are."""
     tools: tuple[str, ...] = ()
     """Of `turn_committed`: the tools of its calls, in their order."""
+    barred: tuple[str, ...] | None = None
+    """Of `turn_committed`: for each of its calls why no guess could have answered it
+    (`undeclared`, `not_early`, `fenced`); empty where one could. None: nobody said."""
+    weighed: str = ""
+    """Of a guess that is only scored: its verdict, had speculation been on; empty: nobody said."""
     confidence: float | None = None
     started_s: float | None = None
     """When the early run, or the committed call, began."""

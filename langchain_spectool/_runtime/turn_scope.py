@@ -22,6 +22,7 @@ from langchain_spectool._runtime.driver import Driver, Job, Ticket
 from langchain_spectool._runtime.run_watch import OnExit, WatchedRun
 from langchain_spectool._runtime.runs import Aloft, Run
 from langchain_spectool._runtime.shared_economy import Purse, SharedEconomy, payers_of
+from langchain_spectool._runtime.telling import barred, weighed
 
 turn_numbers = itertools.count(1)
 """The numbers of turns, in the order they begin."""
@@ -264,7 +265,9 @@ class TurnScope:
                 started_s=self.turn.started_s,
                 position=len(calls),
                 run=self._run_name,
+                arm="shadow" if self.turn.shadow else "",
                 tools=tuple(call.named for call in calls),
+                barred=barred(calls),
             )
         )
 
@@ -377,6 +380,7 @@ class TurnScope:
                 confidence=candidate.confidence,
                 key_hash=digest(candidate.key),
                 detail=candidate.detail,
+                weighed=weighed(self.purse, verdict, candidate, now_s),
             )
         )
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import os
+import secrets
 import time
-import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -74,7 +74,7 @@ class TurnOpener:
         """The runs in progress that events name: of no other the end is told."""
         self._books: dict[bool, ToolBook] = {}
         self._last_bound: tuple[object, Sequence[BaseTool]] = (None, ())
-        self._name = uuid.uuid4().hex
+        self._name = secrets.token_hex(16)
         self._follows_runs = bool(policy.holdout) or policy.budgets.run is not None
         """Whether the policy makes it necessary to follow every run from end to end."""
         self._watch = RunWatch(self._holds_out, self._run_ended, (GraphBubbleUp, GeneratorExit))

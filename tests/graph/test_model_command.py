@@ -97,10 +97,24 @@ def test_people_are_told_both_models(capsys: Printed) -> None:
     assert cli.main(POINT) == 0
     out = capsys.readouterr().out
     assert "1.364" in out
-    assert "It pays with alpha above 0.000, g below 2.000 s" in out
+    assert "It pays with any right guess, as guessing costs nothing here" in out
+    assert "with g below 2.000 s" in out
     assert "points too much (Jensen)" in out
     assert cli.main([*POINT, "--cost", "1.5"]) == 0
     assert "does not pay here" in capsys.readouterr().out
+
+
+def test_a_guess_that_is_late_at_the_means_is_no_contradiction(capsys: Printed) -> None:
+    """Some drawn turns are longer than the guess: both columns are said, neither denied."""
+    assert cli.main(["model", "--G", "2", "--T", "1", "--g", "3", "--alpha", "0.8"]) == 0
+    out = capsys.readouterr().out
+    assert "does not pay here" not in out
+    assert "At the means guessing does not pay, turn by turn it saves" in out
+    assert "promises -" not in out
+    assert "points too little" in out
+    constant = ["--spread-G", "0", "--spread-T", "0"]
+    assert cli.main(["model", "--G", "2", "--T", "1", "--g", "3", "--alpha", "0.8", *constant]) == 0
+    assert "no right guess comes before the model's answer" in capsys.readouterr().out
 
 
 # --- what a shadow log promises
@@ -160,7 +174,12 @@ async def test_shadow_log_promises_what_speculation_saves(tmp_path: Path, capsys
     assert on_s == pytest.approx(18.2 - 1 - 0.7 - 1)
     said = found(["model", "--traces", str(tmp_path / "events.jsonl")], capsys)
     assert said["saving"] == pytest.approx(1 - on_s / plain_s, abs=1e-6)
-    assert said["fitted"]["alpha"] == pytest.approx(3 / 5)
+    assert said["fitted"]["alpha"] == pytest.approx(3 / 4)  # `pay` is not declared
+    assert said["fitted"]["early_share"] == pytest.approx(4 / 5)
+    assert said["fitted"]["early_share_known"]
+    assert said["bound"] == pytest.approx(18.2 / (18.2 - 4), abs=1e-6)
+    assert said["saving_as_on"] == pytest.approx(said["saving"])
+    assert said["mode"] == "shadow"
     assert said["fitted"]["g_s"]["mean"] == pytest.approx(0.5)
     assert said["fitted"]["T_s"]["mean"] == pytest.approx(1.0)
     low, high = said["interval"]
@@ -176,6 +195,45 @@ async def test_log_of_what_was_on_fits_the_same(tmp_path: Path, capsys: Printed)
     said = found(["model", "--traces", str(tmp_path / "events.jsonl")], capsys)
     assert said["turn_s"]["speculative"] == pytest.approx(on_s / 6, abs=1e-6)
     assert said["turn_s"]["plain"] == pytest.approx(18.2 / 6, abs=1e-6)
+    form, calling_s = said["closed_form"], 18.2 - 2.0
+    assert form["turn_by_turn"] == pytest.approx((18.2 - on_s) / calling_s, abs=1e-6)
+    assert form["gap_points"] == pytest.approx(
+        100 * (form["saving"] - form["turn_by_turn"]), abs=1e-4
+    )
+
+
+def test_a_log_of_an_early_version_says_at_most(tmp_path: Path, capsys: Printed) -> None:
+    """It does not tell whether `mail` may run early, nor which guesses would be held back."""
+    path = tmp_path / "events.jsonl"
+    mail = _turns("a", 0.5).replace('"tools": ["look"]', '"tools": ["look", "mail"]')
+    path.write_text(mail.replace('"position": 1, "tools"', '"position": 2, "tools"'))
+    said = found(["model", "--traces", str(path)], capsys)
+    assert (said["fitted"]["early_share_known"], said["saving_as_on"]) == (False, None)
+    assert cli.main(["model", "--traces", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "at most 100 % of the calls may run early" in out
+    assert "times as fast, at most " in out
+    assert "At most that: the log does not say which of its guesses" in out
+
+
+async def test_a_log_of_both_modes_does_not_mix_them(tmp_path: Path, capsys: Printed) -> None:
+    """The figures are of the live turns; those in shadow mode are promised beside them."""
+    paths = {name: tmp_path / f"{name}.jsonl" for name in ("on", "shadow", "both")}
+    for mode in ("on", "shadow"):
+        with EventLog(paths[mode]) as log:
+            await seconds_of(mode, log)
+    paths["both"].write_text(paths["shadow"].read_text() + paths["on"].read_text())
+    on, shadow, both = (
+        found(["model", "--traces", str(paths[name])], capsys) for name in ("on", "shadow", "both")
+    )
+    aside = both.pop("shadow")
+    assert (on.pop("shadow"), on) == (None, both)
+    assert aside["turns"] == 6
+    assert aside["saving"] == shadow["saving"]
+    assert cli.main(["model", "--traces", str(paths["both"])]) == 0
+    out = capsys.readouterr().out
+    assert "Speculation saved " in out
+    assert "In 6 more it was in shadow mode: it would have saved 14.8 %" in out
 
 
 async def test_log_of_mode_off_says_what_is_missing(tmp_path: Path, capsys: Printed) -> None:
@@ -195,7 +253,9 @@ async def test_people_are_told_what_it_would_save(tmp_path: Path, capsys: Printe
     assert cli.main(["model", "--traces", str(path)]) == 0
     out = capsys.readouterr().out
     assert "Speculation would save 14.8 % of the time (95 %: " in out
-    assert "Equation (2) at the means says" in out
+    assert "80 % of the calls may run early" in out
+    assert "Of the turns with calls, equation (2) at the means says" in out
+    assert "Without the guesses that would have been held back" in out
     assert "note: skipped line " in out
     assert cli.main(["model", "--traces", str(path), "--alpha", "0.5"]) == 2
     assert "leave --G --T --g --alpha out" in capsys.readouterr().err

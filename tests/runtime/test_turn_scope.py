@@ -9,8 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from stage import PURE, READ, Body, Control, Stage, candidate, until
+from stage import PURE, READ, Body, Control, Stage, candidate, committed, until
 
+from langchain_spectool._core.benefit import BenefitGate
+from langchain_spectool._core.budget import Budget, Budgets
 from langchain_spectool._core.contracts import Contract
 from langchain_spectool._core.policy import Policy
 from langchain_spectool._runtime import runs
@@ -52,6 +54,41 @@ async def test_refused_guess_leaves_no_trace(stage: Stage, refusal: Any) -> None
     assert stage.guess(turn, refusal=refusal) is None
     assert runs.in_progress() == 0
     assert stage.told() == [("guess", refusal)]
+
+
+async def test_the_answer_tells_which_calls_may_run_early(stage: Stage) -> None:
+    """Undeclared ones may not, nor may those behind them, which may see what they changed."""
+    calls = [
+        committed(0, "a", READ),
+        committed(1, None, Contract(early=False)),
+        committed(2, None, None),
+        committed(3, "b", READ),
+    ]
+    stage.turn(shadow=True).commit(calls)
+    assert stage.events[-1].barred == ("", "not_early", "undeclared", "fenced")
+    assert stage.events[-1].arm == "shadow"
+    stage.turn().commit([])
+    assert (stage.events[-1].barred, stage.events[-1].arm) == ((), "")
+
+
+@pytest.mark.parametrize(
+    ("benefit", "weighed"), [(None, "run"), (BenefitGate(warm_up=5), "warming_up")]
+)
+async def test_a_scored_guess_tells_whether_it_would_run(
+    stage: Stage, benefit: BenefitGate | None, weighed: str
+) -> None:
+    """Also the second source's equal one, and nothing stays reserved for either."""
+    stage.policy = Policy(benefit=benefit, budgets=Budgets(turn=Budget(calls=1)))
+    turn = stage.turn(shadow=True)
+    for source in ("draft", "patterns"):
+        stage.guess(turn, refusal="shadow", source=source)
+    stage.guess(turn, key="b", refusal="gated")
+    assert [(event.verdict, event.weighed) for event in stage.events] == [
+        ("shadow", weighed),
+        ("duplicate", weighed),
+        ("gated", ""),
+    ]
+    turn.commit([])
 
 
 async def test_guess_below_the_bar_goes_with_its_turn(stage: Stage) -> None:

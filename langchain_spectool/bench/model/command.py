@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from langchain_spectool.bench.model import fitted
+from langchain_spectool.bench.model import fitted, told
 from langchain_spectool.bench.model.equations import Client, jensen_gap
 from langchain_spectool.bench.model.settings import (
     Found,
@@ -34,7 +34,7 @@ def show(options: ModelOptions, *, as_json: bool = False) -> int:
     if as_json:
         print(json.dumps(rounded(found)))
     elif options.traces:
-        fitted.show(found)
+        told.show(found)
     else:
         _print(found)
     return 0
@@ -116,10 +116,15 @@ def _print(found: Found) -> None:
     table.add_row("bound (alpha = 1)", f"{found['bound']:.3f}", "")
     console = Console(highlight=False)
     console.print(table)
-    console.print(said_break_even(found["break_even"]), soft_wrap=True)
+    even = said_break_even(found["break_even"], found["saving"], drawn["saving"])
+    console.print(even, soft_wrap=True)
+    gap = drawn["jensen_gap_points"]
+    much = (
+        "much (Jensen)" if gap >= 0 else "little (a guess that is late at the means is not always)"
+    )
     console.print(
         f"Equation (2) takes all turns to be the same. With times that vary as recorded ones do, "
-        f"it promises {drawn['jensen_gap_points']:.1f} points too much (Jensen); in all it is "
+        f"it promises {abs(gap):.1f} points too {much}; in all it is "
         f"{drawn['gap_points']:+.1f} points from the model turn by turn.",
         soft_wrap=True,
     )

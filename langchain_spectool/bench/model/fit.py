@@ -6,16 +6,20 @@ are those of the agent without speculation. Where it was on, a hit's T is that o
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
 from langchain_spectool._core.events import Event
+from langchain_spectool.bench.model.early_calls import EarlyCalls, early_calls
 from langchain_spectool.bench.model.turn_model import Call, Turn
 from langchain_spectool.errors import SpectoolError
 
 _FROM_EARLY_RUNS: Final = ("hit", "joined")
 _RIGHT: Final = (*_FROM_EARLY_RUNS, "shadow_hit")
+_COUNTED: Final = ("run", "shadow", "")
+"""Verdicts of guesses that could answer a call, beside those that repeat one; a log that was
+made by hand may not say."""
 _FEWEST_RUNS: Final = 2
 
 
@@ -32,6 +36,11 @@ class Fitted:
     """Calls whose seconds are not in the log, and were drawn from those that are."""
     wasted: int
     """Guesses that were wrong."""
+    as_on: tuple[Turn, ...] | None
+    """The same turns with those guesses alone that would have run, had speculation been on; None
+    where the log does not say of all that were right. Of live turns they are the same."""
+    early_known: bool
+    """Whether the log says of all calls whether they may run early; else some more may not."""
 
     @property
     def calls(self) -> int:
@@ -47,6 +56,13 @@ class Fitted:
     def units(self) -> list[list[Turn]]:
         """What an interval resamples: runs, or turns where fewer than two runs are known."""
         return units_of([self])
+
+
+def as_if_on(fits: Sequence[Fitted]) -> list[Fitted] | None:
+    """Return the fits with the guesses alone that would have run; None where one cannot tell."""
+    told = [(fit, fit.as_on) for fit in fits]
+    known = [replace(fit, turns=turns) for fit, turns in told if turns is not None]
+    return known if len(known) == len(fits) else None
 
 
 def by_run(fits: Sequence[Fitted]) -> bool:
@@ -74,6 +90,8 @@ def fit_events(events: Iterable[Event], seed: int = 0) -> Fitted:
     Raises:
         SpectoolError: The log lacks what a fit needs; the message says what and how to get it.
     """
+    events = [*events]
+    early = early_calls(events)
     heard: defaultdict[int, _Heard] = defaultdict(_Heard)
     for event in events:
         heard[event.turn].take(event)
@@ -82,13 +100,28 @@ def fit_events(events: Iterable[Event], seed: int = 0) -> Fitted:
     timed = [seconds for turn in committed for seconds in turn.tools_s()]
     _check(committed, scored, timed)
     dice = Random(seed)  # noqa: S311 - fair draws, no secret
+    turns = [turn.as_turn(timed, dice, early) for turn in committed]
     return Fitted(
-        turns=tuple(turn.as_turn(timed, dice) for turn in committed),
+        turns=tuple(turns),
         runs=tuple(turn.run for turn in committed),
         scored=len(scored),
         imputed=sum(turn.count for turn in committed) - len(timed),
         wasted=scored.count(False),
+        as_on=_as_on(committed, turns),
+        early_known=early.known,
     )
+
+
+def _as_on(heard: Sequence["_Heard"], turns: Sequence[Turn]) -> tuple[Turn, ...] | None:
+    """Return the turns with the guesses that would have run; None where that is not known."""
+    found: list[Turn] = []
+    for told, turn in zip(heard, turns, strict=True):
+        left = [told.as_on(position, call) for position, call in enumerate(turn.calls)]
+        calls = [call for call in left if call is not None]
+        if len(calls) < len(left):
+            return None
+        found.append(replace(turn, calls=tuple(calls)))
+    return tuple(found)
 
 
 def _check(committed: Sequence["_Heard"], scored: Sequence[bool], timed: Sequence[float]) -> None:
@@ -114,6 +147,7 @@ class _Heard:
     """What the log says about one turn."""
 
     run: str = ""
+    number: int = 0
     started_s: float = 0.0
     generation_s: float | None = None
     """None until it was committed."""
@@ -130,7 +164,7 @@ class _Heard:
             case "turn_committed" if event.started_s is not None:
                 self.started_s, self.count = event.started_s, max(0, event.position or 0)
                 self.generation_s = max(0.0, event.at_s - event.started_s)
-                self.run = event.run
+                self.run, self.number = event.run, event.turn
             case "guess":
                 self.guesses.append(event)
             case "scored":
@@ -149,14 +183,27 @@ class _Heard:
         found = (self._tool_s(position) for position in range(self.count))
         return [seconds for seconds in found if seconds is not None]
 
-    def as_turn(self, timed: Sequence[float], dice: Random) -> Turn:
+    def as_turn(self, timed: Sequence[float], dice: Random, early: EarlyCalls) -> Turn:
         calls: list[Call] = []
         for position in range(self.count):
             tool_s = self._tool_s(position)
             guesses_s = () if tool_s is None else self._guesses_s(position)
             drawn_s = dice.choice(timed) if tool_s is None else tool_s
-            calls.append(Call(tool_s=drawn_s, guesses_s=guesses_s))
+            may = bool(guesses_s) or (self.number, position) not in early.barred
+            calls.append(Call(tool_s=drawn_s, guesses_s=guesses_s, may_run_early=may))
         return Turn(generation_s=self.generation_s or 0.0, calls=tuple(calls))
+
+    def as_on(self, position: int, call: Call) -> Call | None:
+        """Return the call with the guesses that would have run; None where one cannot tell."""
+        claim = self.claims.get(position)
+        if not call.guesses_s or claim is None or claim.verdict != "shadow_hit":
+            return call
+        same = [guess for guess in self.guesses if guess.key_hash == claim.key_hash]
+        weighed = [guess for guess in same if guess.weighed]
+        if not weighed:
+            return None
+        runs = [guess.at_s - self.started_s for guess in weighed if guess.weighed == "run"]
+        return replace(call, guesses_s=(min(runs),) if runs else ())
 
     def _tool_s(self, position: int) -> float | None:
         claim, ended = self.claims.get(position), self.ended.get(position)
@@ -180,7 +227,11 @@ class _Heard:
         Where the log does not say which call a guess was, those of the source count that name the
         tool with the same confidence; of several the last one.
         """
-        own = [guess for guess in self.guesses if guess.source == right.source]
+        own = [
+            guess
+            for guess in self.guesses
+            if guess.source == right.source and guess.verdict in (*_COUNTED, "duplicate")
+        ]
         exact = [guess for guess in own if guess.key_hash and guess.key_hash == right.key_hash]
         if exact:
             return [min(guess.at_s for guess in exact) - self.started_s]

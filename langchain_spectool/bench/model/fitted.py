@@ -7,32 +7,41 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-from rich.console import Console
-from rich.table import Table
-
+from langchain_spectool._core.events import Event
 from langchain_spectool.bench.evaluate import replay
-from langchain_spectool.bench.model.equations import Client, jensen_gap
+from langchain_spectool.bench.model.equations import jensen_gap
 from langchain_spectool.bench.model.estimate import Estimate, estimate
-from langchain_spectool.bench.model.fit import by_run, fit_events, units_of
+from langchain_spectool.bench.model.fit import as_if_on, by_run, fit_events, units_of
+from langchain_spectool.bench.model.means import (
+    at_the_means,
+    early_share,
+    hit_s,
+    hit_share,
+    hits_s,
+)
+from langchain_spectool.bench.model.modes import split, turns_in
 from langchain_spectool.bench.model.recorded import timed_runs, timed_turns, untimed_turns
 from langchain_spectool.bench.model.settings import (
     Found,
     ModelOptions,
     break_even,
     closed_form,
-    said_break_even,
 )
-from langchain_spectool.bench.model.turn_model import Turn, first_hit
+from langchain_spectool.bench.model.turn_model import Turn
 from langchain_spectool.bench.recorded import MOST_NAMED, Recorded
 from langchain_spectool.errors import SpectoolError
 from langchain_spectool.speculators.patterns.speculator import Patterns
 from langchain_spectool.telemetry.event_log import read_events
 from langchain_spectool.traces.lines import opened, values
 from langchain_spectool.traces.reading import trace_files
-from langchain_spectool.traces.trajectory import is_mapping, printable
+from langchain_spectool.traces.trajectory import is_mapping
 
 _EVENT_FIELDS: Final = {"kind", "at_s"}
 _FEW: Final = 30
+_MOST_EARLY: Final = (
+    "the log does not say of every tool whether it may run early: the calls of those that cannot "
+    "are too many in shares and ceilings"
+)
 _SHARES: Final = {"p10": 0.1, "p50": 0.5, "p90": 0.9}
 
 
@@ -47,6 +56,14 @@ class _Fit:
     guess_s: float
     estimate: Estimate
     notes: list[str] = field(default_factory=list[str])
+    mode: str = ""
+    """Of an event log, `on` or `shadow`."""
+    early_known: bool = True
+    """Whether it is known of all calls whether they may run early."""
+    as_on: Estimate | None = None
+    """With those guesses of a log alone that would have run, were speculation on."""
+    shadow: "_Fit | None" = None
+    """Of a log that holds both: its turns in shadow mode; all else is of the other ones."""
 
     @property
     def turns(self) -> list[Turn]:
@@ -96,38 +113,57 @@ def _of_events(options: ModelOptions) -> _Fit:
         msg = "an event log tells G, T, g and alpha itself: leave --G --T --g --alpha out"
         raise SpectoolError(msg)
     read = [read_events(path) for path in trace_files(options.traces)]
-    fits = [fit_events(events, options.seed) for events, _ in read]
+    apart = [split(events) for events, _ in read]
+    live, shadow = ([log[mode] for log in apart if turns_in(log[mode])] for mode in (0, 1))
+    notes = _bad([line for _, bad in read for line in bad])
+    if not live or not shadow:
+        logs = live or shadow or [events for events, _ in read]
+        return _of_logs(logs, in_shadow=bool(shadow), options=options, notes=notes)
+    aside = _of_logs(shadow, in_shadow=True, options=options, notes=[])
+    try:
+        fit = _of_logs(live, in_shadow=False, options=options, notes=notes)
+    except SpectoolError as error:
+        count = sum(map(turns_in, live))
+        aside.notes[:0] = [*notes, f"the {count} turns that were not in shadow mode: {error}"]
+        return aside
+    fit.shadow = aside
+    return fit
+
+
+def _of_logs(
+    logs: Sequence[Sequence[Event]], *, in_shadow: bool, options: ModelOptions, notes: list[str]
+) -> _Fit:
+    fits = [fit_events(events, options.seed) for events in logs]
     turns = [turn for fit in fits for turn in fit.turns]
-    hits_s = _hits_s(turns)
-    calls = sum(len(turn.calls) for turn in turns)
-    units = units_of(fits)
+    units, on = units_of(fits), as_if_on(fits)
+    known = all(fit.early_known for fit in fits)
     return _Fit(
         source="event log",
+        mode="shadow" if in_shadow else "on",
         units=units,
-        alpha=len(hits_s) / calls if calls else 0.0,
+        alpha=hit_share(turns),
         alpha_from="guessed right, and in time",
-        guess_s=fmean(hits_s) if hits_s else 0.0,
+        early_known=known,
+        guess_s=hit_s(turns),
         estimate=estimate(units, cost_s=options.cost_s, seed=options.seed),
+        as_on=None
+        if on is None
+        else estimate(units_of(on), cost_s=options.cost_s, seed=options.seed),
         notes=[
-            *_bad([line for _, bad in read for line in bad]),
-            *_imputed(sum(fit.imputed for fit in fits), calls),
+            *notes,
+            *_imputed(sum(fit.imputed for fit in fits), sum(len(turn.calls) for turn in turns)),
+            *([] if known else [_MOST_EARLY]),
             (
                 f"the interval resamples {len(units)} runs"
                 if by_run(fits)
                 else "turns are resampled as if each stood alone: two runs cannot be told apart"
             ),
             (
-                "guesses that the benefit gate would hold back count, and wrong ones cost no time: "
-                f"{sum(fit.wasted for fit in fits)} of {sum(fit.scored for fit in fits)} were wrong"
+                f"wrong guesses cost no time: {sum(fit.wasted for fit in fits)} of "
+                f"{sum(fit.scored for fit in fits)} were wrong"
             ),
         ],
     )
-
-
-def _hits_s(turns: Sequence[Turn]) -> list[float]:
-    """Return when each hit was guessed, from the start of its turn; 0 if that was before it."""
-    firsts = [first_hit(turn, call) for turn in turns for call in turn.calls]
-    return [max(0.0, first) for first in firsts if first is not None]
 
 
 def _bad(lines: Sequence[str]) -> list[str]:
@@ -249,7 +285,7 @@ def _widened(at: Estimate, low: Estimate, high: Estimate) -> Estimate:
     )
 
 
-# --- what is printed
+# --- what was found
 
 
 def _as_json(fit: _Fit, options: ModelOptions) -> Found:
@@ -258,10 +294,10 @@ def _as_json(fit: _Fit, options: ModelOptions) -> Found:
     form, gap, even = _at_the_means(fit, times, options)
     return {
         "source": fit.source,
+        "mode": fit.mode,
         "speedup": at.speedup,
         "bound": at.bound,
-        "saving": at.saving,
-        "interval": [at.low, at.high],
+        **_saved(fit),
         "turn_s": {
             "plain": at.plain_s / len(turns),
             "speculative": at.speculative_s / len(turns),
@@ -272,11 +308,15 @@ def _as_json(fit: _Fit, options: ModelOptions) -> Found:
             "calls": len(times),
             "G_s": spread([turn.generation_s for turn in turns]),
             "T_s": spread([tool_s for _, tool_s in times]),
-            "g_s": spread(_hits_s(turns) or [fit.guess_s]),
-            "early_share": _early_share(turns),
+            "g_s": spread(hits_s(turns) or [fit.guess_s]),
+            "early_share": early_share(turns),
+            "early_share_known": fit.early_known,
             "alpha": fit.alpha,
             "alpha_from": fit.alpha_from,
         },
+        "shadow": None
+        if fit.shadow is None
+        else {"turns": len(fit.shadow.turns), **_saved(fit.shadow)},
         "break_even": even,
         "closed_form": form,
         "jensen_gap_points": gap,
@@ -284,30 +324,28 @@ def _as_json(fit: _Fit, options: ModelOptions) -> Found:
     }
 
 
+def _saved(fit: _Fit) -> Found:
+    return {
+        "saving": fit.estimate.saving,
+        "interval": [fit.estimate.low, fit.estimate.high],
+        "saving_as_on": None if fit.as_on is None else fit.as_on.saving,
+    }
+
+
 def _at_the_means(
     fit: _Fit, times: Sequence[tuple[float, float]], options: ModelOptions
 ) -> tuple[Found | None, float | None, Found | None]:
     """Return equation (2) at the means of turns with calls; nothing where a mean is 0."""
-    means = [fmean(time[part] for time in times) if times else 0.0 for part in (0, 1)]
-    if not all(means):
+    client = at_the_means(fit.turns, alpha=fit.alpha, guess_s=fit.guess_s, cost_s=options.cost_s)
+    if client is None:
         return None, None, None
-    client = Client(
-        generation_s=means[0],
-        tool_s=means[1],
-        guess_s=fit.guess_s,
-        alpha=fit.alpha * _early_share(fit.turns),
-        cost_s=options.cost_s,
-    )
+    calling = [[turn for turn in fit.turns if turn.calls]]
+    odds = None if fit.mode else (fit.alpha, fit.guess_s)
     form = closed_form(client)
+    form["turn_by_turn"] = estimate(calling, odds=odds, cost_s=options.cost_s).saving
+    form["gap_points"] = 100 * (client.saving - form["turn_by_turn"])
     gap = 100 * jensen_gap(times, fit.guess_s, client.alpha)
-    form["gap_points"] = 100 * (client.saving - fit.estimate.saving)
     return form, gap, break_even(client, options)
-
-
-def _early_share(turns: Sequence[Turn]) -> float:
-    """Return the share of the calls that may run early; all of an event log count as such."""
-    early = [call.may_run_early for turn in turns for call in turn.calls]
-    return fmean(early) if early else 0.0
 
 
 def spread(seconds: Sequence[float]) -> Found:
@@ -317,42 +355,3 @@ def spread(seconds: Sequence[float]) -> Found:
         return {"mean": None, **dict.fromkeys(_SHARES)}
     at = {name: ordered[int(share * (len(ordered) - 1) + 0.5)] for name, share in _SHARES.items()}
     return {"mean": fmean(ordered), **at}
-
-
-def show(found: Found) -> None:
-    """Print what `found` returned."""
-    console = Console(highlight=False)
-    fitted = found["fitted"]
-    table = Table(title=f"{found['source']}: {fitted['turns']} turns, {fitted['calls']} calls")
-    for heading in ("seconds", "mean", "p10", "p50", "p90"):
-        table.add_column(heading, justify="left" if heading == "seconds" else "right")
-    for name in ("G_s", "T_s", "g_s"):
-        cells = ("-" if value is None else f"{value:.3f}" for value in fitted[name].values())
-        table.add_row(name.removesuffix("_s"), *cells)
-    console.print(table)
-    lines = [
-        (
-            f"{100 * fitted['early_share']:.0f} % of the calls may run early; of these, alpha "
-            f"{fitted['alpha']:.3f}: {fitted['alpha_from']}"
-        ),
-        _headline(found),
-    ]
-    if (form := found["closed_form"]) is not None:
-        lines.append(
-            f"Equation (2) at the means says {100 * form['saving']:.1f} %, "
-            f"{form['gap_points']:+.1f} points from that; its Jensen gap is "
-            f"{found['jensen_gap_points']:.1f} points."
-        )
-        lines.append(said_break_even(found["break_even"]))
-    for line in (*lines, *(f"note: {note}" for note in found["notes"])):
-        console.print(printable(line), soft_wrap=True, markup=False)
-
-
-def _headline(found: Found) -> str:
-    low, high = found["interval"]
-    interval = "" if low is None else f" (95 %: {100 * low:.1f} to {100 * high:.1f} %)"
-    return (
-        f"Speculation would save {100 * found['saving']:.1f} % of the time{interval}: "
-        f"{found['speedup']:.3f} times as fast, {found['bound']:.3f} if every early call were "
-        "guessed at once."
-    )

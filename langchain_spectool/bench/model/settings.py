@@ -130,13 +130,29 @@ def closed_form(client: Client) -> Found:
     }
 
 
-def said_break_even(found: Found) -> str:
-    """Say in a sentence or two where guessing stops to pay."""
+def said_break_even(found: Found, closed: float, drawn: float) -> str:
+    """Say in a sentence where guessing stops to pay.
+
+    Args:
+        found: What `break_even` returned.
+        closed: Share of the time that equation (2) says is saved, at the means.
+        drawn: The same of the turn model.
+    """
     if found["alpha"] is None or found["g_s"] is None:
+        if closed <= 0 < drawn:
+            return (
+                f"At the means guessing does not pay, turn by turn it saves {100 * drawn:.1f} %: "
+                "some turns are longer than the mean."
+            )
+        if not found["cost_s"]:
+            return "Guessing does not pay here: no right guess comes before the model's answer."
         return f"Guessing does not pay here: it may cost {found['cost_s']:.3f} s a turn at most."
+    odds = f"with alpha above {found['alpha']:.3f}"
+    if not found["alpha"]:
+        odds = "with any right guess, as guessing costs nothing here"
     text = (
-        f"It pays with alpha above {found['alpha']:.3f}, g below {found['g_s']:.3f} s, and while "
-        f"guessing costs less than {found['cost_s']:.3f} s of waiting a turn"
+        f"It pays {odds}, with g below {found['g_s']:.3f} s, and while guessing costs less than "
+        f"{found['cost_s']:.3f} s of waiting a turn"
     )
     usd = found["cost_usd"]
     return f"{text}." if usd is None else f"{text}, or ${usd:.6f}."

@@ -79,6 +79,7 @@ def speedup_by_alpha() -> Figure:
 
 def log_saved_by_latency(facts: LogFacts) -> Figure | None:
     """Plot equation (2) at the log's own means, its measured point, and the paper's columns."""
+    facts = facts.live
     means = facts.means
     if means is None or facts.saved_calling is None:
         return None
@@ -86,7 +87,11 @@ def log_saved_by_latency(facts: LogFacts) -> Figure | None:
     latencies = [longest_s * step / _STEPS for step in range(1, _STEPS + 1)]
     lines = [
         _curve("model, at this log's hit rate", means, latencies),
-        _curve("model, had every guess been right", replace(means, alpha=1.0), latencies),
+        _curve(
+            "model, if all that may were guessed",
+            replace(means, alpha=facts.promise.early_share),
+            latencies,
+        ),
         Line(name="this log", x=[means.tool_s], y=[100 * facts.saved_calling], marks=True),
         *paper_lines(),
     ]
@@ -96,8 +101,8 @@ def log_saved_by_latency(facts: LogFacts) -> Figure | None:
         summary=(
             f"This log's turns with calls saved {per_cent(facts.saved_calling)} with tools of "
             f"{seconds(means.tool_s)} on average; equation (2) at the means "
-            f"(G = {seconds(means.generation_s)}, g = {seconds(means.guess_s)}, alpha = "
-            f"{means.alpha:.2f}) says {per_cent(means.saving)}."
+            f"(G = {seconds(means.generation_s)}, g = {seconds(means.guess_s)} of right guesses, "
+            f"alpha = {means.alpha:.2f} of all calls) says {per_cent(means.saving)}."
         ),
         axes=LATENCY,
         lines=lines,

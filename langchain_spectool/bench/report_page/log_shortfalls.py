@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from langchain_spectool.bench.model.early_calls import NO_TOOL, UNDECLARED
 from langchain_spectool.bench.report_page.log_turns import LoggedTurn
 from langchain_spectool.bench.report_page.scorecard import MOST_TOOLS, LogFacts
 from langchain_spectool.bench.report_page.tables import counted, per_cent, ratio, seconds, shown
@@ -10,7 +11,7 @@ from langchain_spectool.bench.report_page.tables import counted, per_cent, ratio
 
 def shortfalls(facts: LogFacts) -> list[str]:
     """Say in sentences where speculation gains nothing, or loses."""
-    return [*_of_turns(facts), *_of_tools(facts)]
+    return [*_of_turns(facts), *_of_barred(facts), *_of_tools(facts)]
 
 
 def _of_turns(facts: LogFacts) -> Iterator[str]:
@@ -58,6 +59,26 @@ def _inside(turns: Sequence[LoggedTurn]) -> int:
             inside += turn.over_s <= over_s and turn.over_s > turn.began_s
             over_s = max(over_s, turn.over_s)
     return inside
+
+
+def _of_barred(facts: LogFacts) -> Iterator[str]:
+    """Name the tools that are not declared, and how often that was in the way."""
+    for card in facts.tools[:MOST_TOOLS]:
+        declared = facts.early.tools.get(card.name) != UNDECLARED
+        if declared or card.name == NO_TOOL or not card.calls:
+            continue
+        called = {turn.number for turn, _ in card.calls}
+        named = len(called & card.barred_turns)
+        refused = (
+            f" In {counted(named, 'turn')} that called it, a guess had named it and was refused."
+            if named
+            else ""
+        )
+        yield (
+            f"{shown(card.name)}: not declared, so that {counted(len(card.calls), 'call')} could "
+            f"not run early.{refused} If it only reads, declare it with @speculatable; if it "
+            "changes anything, leave it as it is."
+        )
 
 
 def _of_tools(facts: LogFacts) -> Iterator[str]:

@@ -1,49 +1,67 @@
 """Tables of an event log: how calls were guessed, what it cost, where the time went."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Final
 
+from langchain_spectool.bench.model.early_calls import NO_TOOL
 from langchain_spectool.bench.report_page.scorecard import MOST_TOOLS, LogFacts, ToolCard
 from langchain_spectool.bench.report_page.tables import Cell, Table, per_cent, ratio, seconds
 from langchain_spectool.bench.scoring import percentile
 
+_OF_EARLY_RUNS: Final = (
+    "turn, had every call run after the answer",
+    "tools, run early",
+    "hidden by a claim",
+)
+_BARRED: Final = {
+    "undeclared": "not declared: cannot run early",
+    "not_early": "declared `early=False`",
+    "gated": "needs an approval",
+    "external": "third parties see its arguments",
+    "structure": "cannot run early as it is built",
+}
+
 
 def guessing(facts: LogFacts) -> Table:
-    """Say how well each tool's calls were guessed."""
+    """Say how well each tool's calls were guessed; in shadow mode no more than that."""
+    columns: dict[str, Callable[[ToolCard], Cell]] = {
+        "tool": lambda card: card.name,
+        "calls": lambda card: len(card.calls),
+        "answered early": lambda card: card.hits,
+        "exact Hit@1": lambda card: per_cent(card.hit_at(1)),
+        "exact Hit@3": lambda card: per_cent(card.hit_at(3)),
+        "tool right": lambda card: per_cent(card.named),
+        "arguments right": lambda card: per_cent(card.arguments),
+        "early runs": lambda card: card.early_runs,
+        "acceptance": lambda card: per_cent(
+            ratio(max(0, card.early_runs - card.wasted), card.early_runs)
+        ),
+    }
+    if facts.shadow:
+        for name in ("answered early", "early runs", "acceptance"):
+            del columns[name]
+    if facts.early.tools:
+        columns["may run early"] = lambda card: _may(facts, card)
+    accepted = "" if facts.shadow else " Acceptance: early runs that were not wasted."
     return Table(
         caption="How well calls were guessed, by tool",
-        columns=(
-            "tool",
-            "calls",
-            "answered early",
-            "exact Hit@1",
-            "exact Hit@3",
-            "tool right",
-            "arguments right",
-            "early runs",
-            "acceptance",
-        ),
-        rows=[_guessed(card) for card in _cards(facts)],
+        columns=[*columns],
+        rows=[[cell(card) for cell in columns.values()] for card in _cards(facts)],
         note=(
             "All committed calls. Hit@k: the exact call was among the k most confident guesses of "
             "its turn, whether they ran or were only scored. Tool right: some guess of the turn "
-            "named it. Arguments right: of those calls. Acceptance: early runs that were not "
-            "wasted."
+            f"named it. Arguments right: of those calls.{accepted}"
         ),
     )
 
 
-def _guessed(card: ToolCard) -> list[Cell]:
-    return [
-        card.name,
-        len(card.calls),
-        card.hits,
-        per_cent(card.hit_at(1)),
-        per_cent(card.hit_at(3)),
-        per_cent(card.named),
-        per_cent(card.arguments),
-        card.early_runs,
-        per_cent(ratio(max(0, card.early_runs - card.wasted), card.early_runs)),
-    ]
+def _may(facts: LogFacts, card: ToolCard) -> Cell:
+    if card is facts.total:
+        return None
+    if card.name == NO_TOOL:
+        return "no such tool"
+    reason = facts.early.tools.get(card.name)
+    return "yes" if reason is None else _BARRED.get(reason, reason)
 
 
 def costs(facts: LogFacts) -> Table:
@@ -109,6 +127,9 @@ def times(facts: LogFacts) -> Table:
         ],
         "hidden by a claim": [call.hidden_s for call in calls if call.served],
     }
+    if facts.shadow:
+        for name in _OF_EARLY_RUNS:
+            del parts[name]
     return Table(
         caption="Where the time went",
         columns=("part", "count", "p50", "p95", "sum"),
@@ -122,7 +143,7 @@ def times(facts: LogFacts) -> Table:
             ]
             for name, values in parts.items()
         ],
-        note="The first four count turns, the others tool runs; parallel ones are added up.",
+        note="The model and turns are counted by turn, tools by run; parallel ones are added up.",
     )
 
 
@@ -134,8 +155,9 @@ def reasons(facts: LogFacts) -> Table:
         ("call", report.claims),
         ("early run dropped", report.discards),
     )
+    others = " and calls" if facts.shadow else ", calls and early runs"
     return Table(
-        caption="What became of guesses, calls and early runs",
+        caption=f"What became of guesses{others}",
         columns=("of a", "verdict", "count"),
         rows=[
             [group, verdict or "none", count]

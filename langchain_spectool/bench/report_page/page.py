@@ -109,14 +109,16 @@ def render(paper: Mapping[str, Any] | None, events: Sequence[Event] | None) -> s
         results = read_paper(paper)
         headlines.append(paper_headline(results))
         parts += paper_parts(results)
-    if events:
-        facts = facts_of(events)
+    facts = facts_of(events) if events else None
+    if facts is not None:
         headlines.append(log_headline(facts))
         parts += log_parts(facts)
     if not parts:
         msg = "there is nothing to show: the log holds no events"
         raise SpectoolError(msg)
-    return _page(headlines, [*parts, _model_part()])
+    shadow = paper is None and facts is not None and facts.shadow
+    title = "What running tools early would save" if shadow else "What running tools early saved"
+    return _page(title, headlines, [*parts, _model_part()])
 
 
 def _model_part() -> Part:
@@ -128,12 +130,12 @@ def _model_part() -> Part:
     )
 
 
-def _page(headlines: Sequence[Headline], parts: Sequence[Part]) -> str:
+def _page(title: str, headlines: Sequence[Headline], parts: Sequence[Part]) -> str:
     markup, environment = _jinja()
     plotly, script = _plotly(), _text("report.js")
     figures = {f"plot-{figure.id}": _drawn(figure) for part in parts for figure in part.figures}
     return environment.get_template("page.html.j2").render(
-        title="What running tools early saved",
+        title=title,
         policy=_policy(plotly, script),
         css=markup(_text("report.css")),
         plotly=markup(plotly),

@@ -5,7 +5,12 @@ from statistics import fmean
 
 from langchain_spectool.bench.report_page.curves import LATENCY, paper_lines
 from langchain_spectool.bench.report_page.figures import Axes, Figure, Line, lines_figure
-from langchain_spectool.bench.report_page.paper_results import Cell, GridCell, PaperResults
+from langchain_spectool.bench.report_page.paper_results import (
+    Cell,
+    GridCell,
+    PaperResults,
+    ScaleCell,
+)
 from langchain_spectool.bench.report_page.tables import counted, shown
 
 MAIN = "client_side"
@@ -181,8 +186,13 @@ def _grid_line(accuracy: float, agents: int, cells: Sequence[GridCell], *, alone
     )
 
 
+def _at_once(rows: Sequence[ScaleCell]) -> str:
+    known = [row.most_at_once for row in rows if row.most_at_once is not None]
+    return f" (most at once: {max(known):,})" if known else ""
+
+
 def saved_by_agents(results: PaperResults) -> Figure | None:
-    """Plot the saving of many agents at once, those above saturation left out."""
+    """Plot the saving of many agents, those above saturation left out."""
     rows = [row for row in (results.scale.rows if results.scale else ()) if not row.saturated]
     clocks = [*dict.fromkeys(row.clock for row in rows)][:_MOST_LINES]
     if not clocks:
@@ -202,12 +212,12 @@ def saved_by_agents(results: PaperResults) -> Figure | None:
         )
     return lines_figure(
         "agents",
-        "Time saved by so many agents at once",
+        "Time saved of so many agents, arriving one after another",
         summary=(
             f"{ends[0].saved:.1f} % with {counted(ends[0].agents, 'agent')}, {ends[1].saved:.1f} % "
-            f"with {counted(ends[1].agents, 'agent')}; what was measured on a saturated machine is "
-            "left out."
+            f"with {counted(ends[1].agents, 'agent')}, arriving one after another{_at_once(rows)}; "
+            "what was measured on a saturated machine is left out."
         ),
-        axes=Axes(x="agents at once", y="time saved, %", logarithmic=True),
+        axes=Axes(x="agents, arriving one after another", y="time saved, %", logarithmic=True),
         lines=lines,
     )

@@ -131,7 +131,7 @@ class RealCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleCell:
-    """So many agents at once."""
+    """So many agents, arriving one after another."""
 
     agents: int
     clock: str
@@ -141,6 +141,7 @@ class ScaleCell:
     plain_cpu_share: float | None = None
     client_side_cpu_share: float | None = None
     cpu_ratio: float | None = None
+    most_at_once: int | None = None
     saturated: bool = False
 
 

@@ -1,7 +1,7 @@
 """Tables of the paper's experiment."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 from langchain_spectool.bench.report_page.paper_figures import main_cells, typical
 from langchain_spectool.bench.report_page.paper_results import PaperResults
@@ -152,9 +152,10 @@ def scale(results: PaperResults) -> Iterator[Table]:
         return
     memory = scale.memory
     yield Table(
-        caption="Agents at once",
+        caption="Agents, arriving one after another",
         columns=(
             "agents",
+            "most at once",
             "clock",
             "saved %",
             "interval",
@@ -166,6 +167,7 @@ def scale(results: PaperResults) -> Iterator[Table]:
         rows=[
             [
                 f"{row.agents:,}",
+                row.most_at_once,
                 row.clock,
                 row.saved,
                 interval(row.low, row.high),
@@ -209,4 +211,17 @@ def _rows(name: str, value: object) -> Iterator[Sequence[str]]:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    """Write a setting for people: no quotes, no brackets."""
+    match value:
+        case None:
+            return "not known"
+        case bool():
+            return "yes" if value else "no"
+        case Mapping():
+            inner: Mapping[object, object] = value  # pyright: ignore[reportUnknownVariableType]
+            return ", ".join(f"{key}: {_text(each)}" for key, each in inner.items())
+        case list() | tuple():
+            items = cast("Sequence[object]", value)
+            return ", ".join(map(_text, items))
+        case _:
+            return str(value)

@@ -1,16 +1,16 @@
 """What an event log says in figures: the log's totals, and each tool's scorecard."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from statistics import fmean
+from dataclasses import dataclass, field, replace
 
 from langchain_spectool._core.events import Event
+from langchain_spectool.bench.model.early_calls import UNDECLARED, EarlyCalls, early_calls
 from langchain_spectool.bench.model.equations import Client
+from langchain_spectool.bench.model.modes import split, turns_in
 from langchain_spectool.bench.report_page.log_runs import LoggedRun, runs_of
 from langchain_spectool.bench.report_page.log_turns import LoggedCall, LoggedTurn, turns_of
 from langchain_spectool.bench.report_page.promise import Promise, promise_of
 from langchain_spectool.bench.report_page.tables import ratio
-from langchain_spectool.bench.scoring import percentile
 from langchain_spectool.telemetry.report import Report, Tally
 
 MOST_TOOLS = 40
@@ -31,6 +31,8 @@ class ToolCard:
     stale: int = 0
     invalidated: int = 0
     unauthorised: int = 0
+    barred_turns: set[int] = field(default_factory=set[int])
+    """Turns in which a guess was refused because nobody had declared the tool."""
     calls: list[tuple[LoggedTurn, LoggedCall]] = field(
         default_factory=list[tuple[LoggedTurn, LoggedCall]]
     )
@@ -93,12 +95,21 @@ class LogFacts:
     tools: Sequence[ToolCard]
     """The tools with the most seconds first, then those with the most calls."""
     total: ToolCard
+    early: EarlyCalls
+    """Which calls may run early."""
+    usage_known: bool
+    """Whether a speculative model reported its tokens, or none was asked."""
+    shadow: bool
+    """Whether all turns were in shadow mode: guesses were only scored, and nothing ran early."""
+    live_part: "LogFacts | None" = None
+    """Of a log that holds both: the facts of its turns in which speculation was on."""
+    shadow_part: "LogFacts | None" = None
+    """The same of its turns in shadow mode."""
 
     @property
-    def shadow(self) -> bool:
-        """Whether guesses were only scored, and nothing ran early."""
-        scored = "shadow" in self.report.verdicts or self.report.shadow_hits
-        return bool(scored) and not self.report.guesses
+    def live(self) -> "LogFacts":
+        """What figures of time saved are of: all turns, or those in which speculation was on."""
+        return self.live_part or self
 
     @property
     def timed(self) -> list[LoggedTurn]:
@@ -140,25 +151,24 @@ class LogFacts:
     @property
     def means(self) -> Client | None:
         """Where this agent is on the curves; None without an early run, or a tool's time."""
-        writing = [turn.writing_s or 0.0 for turn in self.calling]
-        calls = [call for turn in self.calling for call in turn.calls]
-        took = [body_s for call in calls if (body_s := _body_s(call)) is not None]
-        starts = [run.began_s - turn.began_s for turn in self.calling for run in turn.early]
-        if not starts:
-            return None
-        if not writing or not took or min(fmean(writing), fmean(took)) <= 0:
-            return None
-        return Client(
-            generation_s=fmean(writing),
-            tool_s=fmean(took),
-            guess_s=max(0.0, percentile(starts, 0.5) or 0.0),
-            alpha=sum(call.served for call in calls) / len(calls),
-        )
+        return self.promise.means if any(turn.early for turn in self.calling) else None
 
 
 def facts_of(events: Iterable[Event]) -> LogFacts:
-    """Add up an event log."""
+    """Add up an event log; of one that holds turns of both modes, each of them too."""
     events = [*events]
+    live, shadow = split(events)
+    if not turns_in(live) or not turns_in(shadow):
+        return _facts(events, shadow=bool(turns_in(shadow)))
+    return replace(
+        _facts(events, shadow=False),
+        live_part=_facts(live, shadow=False),
+        shadow_part=_facts(shadow, shadow=True),
+    )
+
+
+def _facts(events: Sequence[Event], *, shadow: bool) -> LogFacts:
+    usages = [event.usage for event in events if event.kind == "usage"]
     tally, cards = Tally(), _Cards()
     turns = turns_of(events)
     for event in events:
@@ -177,6 +187,9 @@ def facts_of(events: Iterable[Event]) -> LogFacts:
         promise=promise_of(events),
         tools=tools,
         total=cards.total,
+        early=early_calls(events),
+        usage_known=not usages or any(usage is not None for usage in usages),
+        shadow=shadow,
     )
 
 
@@ -199,6 +212,8 @@ def _count(card: ToolCard, event: Event) -> None:
     if event.kind == "guess":
         card.early_runs += event.verdict == "run"
         card.unauthorised += event.verdict in _UNAUTHORISED
+        if event.verdict == UNDECLARED:
+            card.barred_turns.add(event.turn)
     elif event.kind == "discarded":
         card.wasted += 1
         card.wasted_s += event.spent_s
@@ -206,11 +221,3 @@ def _count(card: ToolCard, event: Event) -> None:
     else:
         card.stale += event.verdict in _STALE
         card.invalidated += event.verdict in _INVALIDATED
-
-
-def _body_s(call: LoggedCall) -> float | None:
-    if call.early is not None:
-        return call.early.ended_s - call.early.began_s
-    if call.began_s is None or call.ended_s is None:
-        return None
-    return call.ended_s - call.began_s

@@ -31,6 +31,8 @@ HOW_TO_READ = (
 _LONGEST_IN_BAR = 16
 _WIDE = 160
 """Characters in the width of the plot."""
+_LABEL_PX = 56
+"""Room to the right for the name of a run that begins at the edge."""
 _NAMES_PX = 20
 """Height of the line that names the runs, above the bars and below the legend."""
 
@@ -72,6 +74,8 @@ def _outcome(drawn: Drawn) -> str:
 
 
 _GROUPS = ("model", "early", "call")
+_ROWS = {"model": "model", "early 1": "early", "call 1": "calls"}
+"""A name for the first lane of each group: the others may be empty where one looks."""
 
 
 def _lanes(bars: Sequence[Bar]) -> dict[int, str]:
@@ -156,7 +160,7 @@ def _layout(drawn: Drawn, lanes: dict[int, str]) -> dict[str, Any]:
         "barmode": "overlay",
         "bargap": 0.1,
         "height": bars_px + 110 + _NAMES_PX,
-        "margin": {"l": 60, "r": 20, "t": 64 + _NAMES_PX, "b": 50},
+        "margin": {"l": 60, "r": _LABEL_PX, "t": 64 + _NAMES_PX, "b": 50},
         "legend": {
             "orientation": "h",
             "x": 0,
@@ -176,6 +180,8 @@ def _layout(drawn: Drawn, lanes: dict[int, str]) -> dict[str, Any]:
             "type": "category",
             "categoryorder": "array",
             "categoryarray": order,
+            "tickvals": order,
+            "ticktext": [_ROWS.get(lane, "") for lane in order],
             "autorange": "reversed",
             "automargin": True,
             "fixedrange": True,

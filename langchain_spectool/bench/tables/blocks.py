@@ -61,15 +61,16 @@ def _interval(low: float, high: float) -> str:
 def measured(results: Results) -> str:
     """Say in one paragraph what a hit, a miss and a turn without guesses cost."""
     turns, overhead = results.turns, results.overhead
-    idle = overhead.value("create_agent_idle_vs_noop")
+    plain, noop, ours = (overhead.arms[f"{arm}_1"].p10_ms for arm in ("plain", "noop", "ours"))
     return _paragraph(
         "**Measured:** where the model writes for 0.5 s and the tool takes 0.5 s, a turn takes "
         f"{turns.value('hit'):.2f} of its plain time when a draft model guesses the call in 0.1 s, "
         f"and {turns.value('miss_short'):.3f} of it when the guess is wrong. Where model and tool "
-        f"take no time and nobody guesses, it takes {idle:.2f} of a turn with a middleware that "
-        f"does nothing. (`make bench`: `create_agent`, scripted models, medians of {turns.repeats} "
-        f"runs, {_where(turns)}. How often a guess is right depends on your agent and your draft; "
-        "[shadow mode](#modes) counts it without running anything.)"
+        f"take no time and nobody guesses, a turn takes {ours:.1f} ms, where stock takes "
+        f"{plain:.1f} ms and a middleware that does nothing {noop:.1f} ms. (`make bench`: "
+        f"`create_agent`, scripted models, medians of {turns.repeats} runs, the milliseconds 10th "
+        f"percentiles of {overhead.repeats}; {_where(turns)}. How often a guess is right depends "
+        "on your agent and your draft; [shadow mode](#modes) counts it without running anything.)"
     )
 
 
@@ -142,11 +143,15 @@ def paper_losses(results: Results) -> str:
         f"**Where it does not pay:** with tools of {_SHORT_S:g} s not even a source that is always "
         f"right saves more than {short.saved:.1f} %. Where {full.agents} agents share a model "
         f"server for {grid.capacity:g} generations, {full.samples} samples a turn with tools of "
-        f"{full.latency_s:g} s save {full.saved:.1f} %; each with a server of its own would save "
+        f"{full.latency_s:g} s {_saved(full.saved)}; each with a server of its own would save "
         f"{full.model_saved:.1f} %. And a speculating turn takes {min(ratios):.1f} to "
         f"{max(ratios):.1f} times the processor time of a plain one, so that a process which is "
         "full serves fewer agents."
     )
+
+
+def _saved(percent: float) -> str:
+    return f"save {percent:.1f} %" if percent >= 0 else f"lose {-percent:.1f} %"
 
 
 def paper_points(results: Results) -> str:

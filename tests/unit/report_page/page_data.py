@@ -236,13 +236,14 @@ def paper() -> dict[str, Any]:
         },
         "scale": {
             "rows": [
-                {"agents": 1, "clock": "real", "saved": 9, "low": 8, "high": 10},
+                {"agents": 1, "clock": "real", "saved": 9, "low": 8, "high": 10, "most_at_once": 1},
                 {
                     "agents": 1000,
                     "clock": "real",
                     "saved": 1,
                     "low": 0,
                     "high": 2,
+                    "most_at_once": 480,
                     "saturated": True,
                 },
             ],

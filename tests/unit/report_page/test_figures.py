@@ -58,6 +58,24 @@ class TestCurves:
         point = _trace(log_saved_by_latency(facts_of([*turn(1), *turn(2, hit=False)])), "this log")
         assert (point["x"], point["y"]) == ([2.0], [12.5])
 
+    def test_the_ceiling_is_of_calls_that_may_run_early(self) -> None:
+        """With a call of an undeclared tool for each that was hit, no alpha is above a half."""
+        committed = Event(
+            kind="turn_committed",
+            at_s=301.0,
+            turn=3,
+            started_s=300.0,
+            position=1,
+            tools=("mail",),
+            barred=("undeclared",),
+        )
+        ended = Event(kind="call_ended", at_s=303.0, turn=3, position=0, tool="mail", spent_s=2.0)
+        figure = log_saved_by_latency(facts_of([*turn(1), committed, ended]))
+        now = _trace(figure, "model, at this log's hit rate")
+        best = _trace(figure, "model, if all that may were guessed")
+        assert best["y"] == now["y"]
+        assert max(best["y"]) > 0
+
     def test_the_paper_is_there(self) -> None:
         """Its 8B column is drawn to the digit."""
         figure = log_saved_by_latency(facts_of(turn(1)))
@@ -115,6 +133,11 @@ class TestTimeline:
         ]
         lanes = _trace(_timeline(gone), "early run, wasted")["y"]
         assert lanes == ["early 1", "early 2", "early 1"]
+        axis = _timeline(gone).layout["yaxis"]
+        assert [*zip(axis["tickvals"], axis["ticktext"], strict=True)] == [
+            ("early 1", "early"),
+            ("early 2", ""),
+        ]
 
     def test_nothing_to_draw(self) -> None:
         """A log of errors has no timeline."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from page_data import HOSTILE, cell, closing, hostile_log, paper, shadow_turn, turn
 
+from langchain_spectool._core.events import Event
 from langchain_spectool.bench.report_page import main, render, write
 from langchain_spectool.bench.report_page import page as page_module
 from langchain_spectool.bench.report_page.paper_part import shortfalls
@@ -47,10 +48,17 @@ class TestRender:
     def test_the_paper(self) -> None:
         """Headline with its set-up, bars, arms, set-up."""
         page = _own(render(paper(), None))
-        assert "10.0 % of the time saved" in page
+        assert "<title>What running tools early saved</title>" in page
+        assert "11.6 % of the time saved" in page
+        assert "all arms share, and the figures below are of, has 10.0 %" in page
         assert "accuracy 0.8, tools of 1 s on average" in page
         assert "Made up, for tests." in page
         assert "policy: benefit" in page
+        assert ">0, 0.5, 1, 2</td>" in page
+        assert "<td>3.11.9</td>" in page  # no number among texts is set to the right
+        assert "Time saved of so many agents, arriving one after another" in page
+        assert "(most at once: 1)" in page
+        assert '<th scope="col" class="number">most at once</th>' in page
 
     def test_parts_of_the_paper_that_were_not_measured(self) -> None:
         """A run of `--only grid` has a page too."""
@@ -65,6 +73,34 @@ class TestRender:
         assert re.search(r'class="banner">Shadow mode: nothing ran early\.', page)
         assert "25.0\u00a0% of the time would have been saved" in page
         assert "95 % interval 25.0\u00a0% to 25.0\u00a0%, from 2 resampled turns" in page
+        assert "<title>What running tools early would save</title>" in page
+        assert "What early runs saved and wasted" not in page
+        assert "acceptance" not in page
+        assert "At most that: the log does not say which guesses" in page
+
+    @pytest.mark.parametrize(("weighed", "left"), [("run", "25.0"), ("warming_up", "0.0")])
+    def test_guesses_that_would_be_held_back(self, weighed: str, left: str) -> None:
+        """The banner says what is left of the promise without them."""
+        told = [
+            replace(event, weighed=weighed, key_hash="a") if event.kind == "guess" else event
+            for event in shadow_turn(1)
+        ]
+        page = _own(render(None, told))
+        assert f"were speculation on: {left}\u00a0%." in page
+
+    def test_a_log_of_both_modes(self) -> None:
+        """The headline is of the live turns; the banner promises for the others."""
+        page = _own(render(None, [*shadow_turn(1, hit=False), *turn(2), *turn(3)]))
+        assert "25.0\u00a0% of the time saved" in page
+        assert "In shadow mode, where nothing runs early: 1\u00a0turn of 3." in page
+        assert "0.0\u00a0% of the time would have been saved" in page
+
+    def test_tokens_that_nobody_reported(self) -> None:
+        """A draft model that reports no usage has not used none."""
+        usage = Event(kind="usage", at_s=100.5, turn=1, source="draft")
+        assert "<dd>not reported</dd>" in _own(render(None, [*turn(1), usage]))
+        page = _own(render(None, [*turn(1), usage, replace(usage, usage=(7, 2))]))
+        assert "<dd>7 in, 2 out</dd>" in page
 
     def test_a_shadow_log_that_cannot_be_fitted(self) -> None:
         """Without a call's time nothing is promised, and the page says why."""

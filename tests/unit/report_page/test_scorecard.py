@@ -1,6 +1,7 @@
 """The figures of a log: totals, each tool's, and where speculation gained nothing."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from page_data import closing, shadow_turn, turn
@@ -144,6 +145,70 @@ def test_a_shadow_log_promises() -> None:
     facts = facts_of([*shadow_turn(1), *shadow_turn(2, hit=False)])
     assert facts.promise.saving == pytest.approx(0.75 / 6)
     assert facts.promise.interval.endswith("from 2 resampled turns")
+
+
+def with_mail(told: list[Event], barred: tuple[str, ...] | None) -> list[Event]:
+    """Add a turn that calls the undeclared `mail`, which a guess had named."""
+    last: dict[str, Any] = {"turn": 9, "tool": "mail"}
+    return [
+        *told,
+        Event(kind="guess", at_s=900.5, verdict="undeclared", source="draft", **last),
+        Event(
+            kind="turn_committed", at_s=901, turn=9, started_s=900, position=1, tools=("mail",),
+            barred=barred, arm="shadow" if told[0].verdict == "shadow" else "",
+        ),
+        Event(kind="call_ended", at_s=902, position=0, started_s=901, spent_s=1.0, **last),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("barred", [("undeclared",), None])
+@pytest.mark.parametrize("told", [turn(1), shadow_turn(1)], ids=["on", "shadow"])
+def test_undeclared_tools_are_marked(told: list[Event], barred: tuple[str, ...] | None) -> None:
+    """In their row, and where it does not pay, with what to do; they are in no ceiling."""
+    facts = facts_of(with_mail(told, barred))
+    table = guessing(facts)
+    rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    assert rows["mail"]["may run early"] == "not declared: cannot run early"
+    assert rows["look"]["may run early"] == "yes"
+    said = "\n".join(shortfalls(facts)).replace("\u00a0", " ")
+    assert "mail: not declared, so that 1 call could not run early. In 1 turn that called" in said
+    assert "declare it with @speculatable" in said
+    assert facts.promise.estimate is not None
+    assert facts.promise.estimate.least_s == pytest.approx(2 + 1 + 1)
+
+
+def test_a_tool_that_nobody_has_is_not_to_be_declared() -> None:
+    """A name that a model made up is called `other`."""
+    committed = Event(
+        kind="turn_committed", at_s=2.0, turn=1, started_s=1.0, position=1, tools=("other",),
+        barred=("undeclared",),
+    )  # fmt: skip
+    ended = Event(kind="call_ended", at_s=3.0, turn=1, position=0, tool="other", started_s=2.0)
+    facts = facts_of([committed, ended])
+    assert "not declared" not in "\n".join(shortfalls(facts))
+    assert guessing(facts).rows[0][-1] == "no such tool"
+
+
+def test_the_means_are_those_of_right_guesses() -> None:
+    """A wrong guess that started late does not move g."""
+    late = [
+        replace(event, started_s=200.9) if event.kind == "discarded" else event
+        for event in turn(2, hit=False)
+    ]
+    means = facts_of([*turn(1), *late]).means
+    assert means is not None
+    assert means.guess_s == pytest.approx(0.25)
+
+
+def test_a_log_of_both_modes_has_parts() -> None:
+    """What was saved is of the live turns, what is promised of the others."""
+    facts = facts_of([*shadow_turn(1), *turn(2), *turn(3)])
+    assert not facts.shadow
+    assert facts.shadow_part is not None
+    assert facts.shadow_part.shadow
+    assert facts.live.saved == pytest.approx(0.25)
+    assert (len(facts.live.turns), len(facts.shadow_part.turns)) == (2, 1)
+    assert facts_of(turn(1)).live.live_part is None
 
 
 def test_calls_that_nobody_planned_for_count() -> None:
