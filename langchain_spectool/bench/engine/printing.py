@@ -7,6 +7,8 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from langchain_spectool.bench.paper.printing import print_bars
+
 _WIDTH: Final = 120
 """Columns of a pipe, which knows none."""
 _COLUMNS: Final[Sequence[tuple[str, str]]] = (
@@ -41,7 +43,7 @@ def print_tables(found: Mapping[str, Any]) -> None:
             f"{row['arm']} differs from the round trip in {row['divergent']} of {row['tasks']} "
             f"tasks, a second round trip in {row['again_divergent']}: p {row['p']:g}"
         )
-    _print_bars(console, found)
+    print_bars(console, found)
 
 
 def _server(server: Mapping[str, Any]) -> str:
@@ -60,15 +62,3 @@ def _table(title: str, rows: Iterable[Mapping[str, Any]]) -> Table:
     for row in rows:
         table.add_row(*(form.format(**row) for _, form in _COLUMNS))
     return table
-
-
-def _print_bars(console: Console, found: Mapping[str, Any]) -> None:
-    table = Table(title="bars", box=SIMPLE)
-    for heading in ("bar", "value", "limit", ""):
-        table.add_column(heading, justify="left" if heading in {"bar", ""} else "right")
-    for bar in found["bars"]:
-        met = "[green]met[/]" if bar["met"] else "[red]missed[/]"
-        table.add_row(bar["name"], f"{bar['value']:.3f}", f"{bar['sense']} {bar['limit']:g}", met)
-    console.print(table)
-    console.print(f"seed {found['settings']['seed']}; {found['wall_s']} s of real time")
-    console.print(found["note"])

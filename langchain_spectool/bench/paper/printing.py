@@ -85,7 +85,7 @@ def print_tables(found: Mapping[str, Any]) -> None:
         console.print(_table("many agents in one process", _SCALE, found["scale"]["rows"]))
         held = ", ".join(f"{name} {value}" for name, value in found["scale"]["memory"].items())
         console.print(f"memory of a turn in progress: {held}")
-    _print_bars(console, found)
+    print_bars(console, found)
 
 
 def _print_slice(console: Console, found: Mapping[str, Any]) -> None:
@@ -121,7 +121,8 @@ def _print_grid(console: Console, grid: Mapping[str, Any]) -> None:
     console.print(_table(title, _GRID, rows))
 
 
-def _print_bars(console: Console, found: Mapping[str, Any]) -> None:
+def print_bars(console: Console, found: Mapping[str, Any]) -> None:
+    """Print the bars of a benchmark that follows the paper's, and what it was run with."""
     table = Table(title="bars", box=SIMPLE)
     for heading in ("bar", "value", "limit", ""):
         table.add_column(heading, justify="left" if heading in {"bar", ""} else "right")
