@@ -31,7 +31,7 @@ test: .venv/ready ## run all tests with branch coverage
 test-engine: .venv/ready ## run the engine's tests against a real vLLM, which is set up the first time (4 GB)
 	@engine/test_vllm.sh -q
 
-proof-engine: .venv/ready ## compare turns in place with round trips on a real vLLM, at length (30 min)
+proof-engine: .venv/ready ## compare turns in place with round trips on a real vLLM, at length (40 min, 90 at most)
 	@engine/proof/run.sh
 
 check: .venv/ready ## format, lint, types and layers, without changing anything

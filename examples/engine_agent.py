@@ -14,6 +14,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
 from vllm_spectool.reference import Reference, ReferenceSettings, call, scripted, serving
 
 from langchain_spectool import Guess, Policy, Speculation, TurnRequest, speculatable
@@ -51,18 +52,24 @@ class Habit:
 class Outcome:
     """What one run of the agent came to."""
 
-    messages: list[BaseMessage]
+    updates: list[tuple[str, list[BaseMessage]]]
+    """Of `stream_mode="updates"`: each node, and the messages it added."""
+    checkpoints: list[list[BaseMessage]]
+    """The messages of each, the newest first."""
     requests: int
     """Chat requests that the engine has taken."""
     left: dict[str, int]
     """What the engine still holds; all of it should be zero."""
 
-    def said(self) -> list[tuple[str, Any, list[tuple[str, Any]]]]:
+    def shown(self) -> tuple[object, object]:
         """Return what another run can be compared with: all but the ids."""
-        return [
-            (m.type, m.content, [(c["name"], c["args"]) for c in getattr(m, "tool_calls", ())])
-            for m in self.messages
-        ]
+        updates = [(node, [*map(_said, messages)]) for node, messages in self.updates]
+        return updates, [[*map(_said, messages)] for messages in self.checkpoints]
+
+
+def _said(message: BaseMessage) -> tuple[str, Any, list[tuple[str, Any]]]:
+    calls = [(call["name"], call["args"]) for call in getattr(message, "tool_calls", ())]
+    return message.type, message.content, calls
 
 
 async def run(*, engine: bool, streaming: bool = True) -> Outcome:
@@ -80,22 +87,32 @@ async def run(*, engine: bool, streaming: bool = True) -> Outcome:
             policy=Policy(benefit=None),  # one run is no time to learn what pays
             engine=base_url if engine else None,
         )
-        agent = create_agent(model, [weather], middleware=[speculation.middleware()])
-        state = await agent.ainvoke({"messages": [("user", QUESTION)]})
+        agent: Any = create_agent(
+            model, [weather], middleware=[speculation.middleware()], checkpointer=InMemorySaver()
+        )
+        thread = {"configurable": {"thread_id": "weather"}}
+        asked = {"messages": [("user", QUESTION)]}
+        steps = [step async for step in agent.astream(asked, thread, stream_mode="updates")]
+        states = [state async for state in agent.aget_state_history(thread)]
         await asyncio.sleep(0.1)  # the engine sees that the connections have ended
-        return Outcome(messages=state["messages"], requests=service.requests, left=service.left())
+        return Outcome(
+            updates=[(node, new["messages"]) for step in steps for node, new in step.items()],
+            checkpoints=[state.values.get("messages", []) for state in states],
+            requests=service.requests,
+            left=service.left(),
+        )
 
 
 async def main(*, streaming: bool) -> None:
     """Run both and compare them."""
     off = await run(engine=False, streaming=streaming)
     on = await run(engine=True, streaming=streaming)
-    for message in on.messages:
+    for message in on.checkpoints[0]:
         print(message.pretty_repr())
     print()
     print(f"engine off: {off.requests} HTTP requests")
     print(f"engine on:  {on.requests} HTTP request")
-    print(f"equal messages: {on.said() == off.said()}")
+    print(f"equal updates and checkpoints: {on.shown() == off.shown()}")
     print(f"left on the engine: {sum(on.left.values())}")
 
 

@@ -5,6 +5,7 @@ A tiny model knows these by heart. That is enough to show what a server does wit
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from random import Random
 from typing import Any
 
 SYSTEM = "You answer with tools."
@@ -25,6 +26,9 @@ TOOLS: Sequence[Mapping[str, Any]] = (
 CITIES = ("Paris", "Rome", "Oslo", "Berlin", "Madrid", "Athens", "Dublin", "Lisbon")
 SKIES = ("sunny", "rainy", "snowy", "cloudy", "windy", "dry", "foggy", "clear")
 STAGES = ("weather", "hotel", "train")
+DIE = {"1": 0.6, "2": 0.15, "3": 0.1, "4": 0.07, "5": 0.05, "6": 0.03}
+"""Digits, each a token of its own, and how often they are thrown."""
+THROWS = 5
 KINDS = ("single", "sentence", "parallel", "three_turns")
 
 Message = dict[str, Any]
@@ -92,13 +96,28 @@ def whole(kind: str, place: int) -> list[Message]:
     return messages
 
 
+def dice() -> list[Message]:
+    """Return a question that is answered in many ways."""
+    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "Throw the dice."}]
+
+
+def thrown(random: Random) -> list[Message]:
+    """Return that question with one answer: a call whose argument is thrown."""
+    digits = random.choices([*DIE], [*DIE.values()], k=THROWS)
+    return [*dice(), _called("", {"what": "".join(digits)})]
+
+
 def _calls(content: str, *asked: tuple[str, str]) -> Message:
+    return _called(content, *({"what": what, "city": city} for what, city in asked))
+
+
+def _called(content: str, *arguments: Mapping[str, str]) -> Message:
     calls = [
         {
             "id": f"call{index:05}",
             "type": "function",
-            "function": {"name": "look_up", "arguments": {"what": what, "city": city}},
+            "function": {"name": "look_up", "arguments": each},
         }
-        for index, (what, city) in enumerate(asked)
+        for index, each in enumerate(arguments)
     ]
     return {"role": "assistant", "content": content, "tool_calls": calls}

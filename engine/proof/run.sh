@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Proves on a real vLLM that a response in place says what round trips say: `make proof-engine`.
+# Proves on a real vLLM that the tool cache changes nothing a client reads: `make proof-engine`.
 # Takes up to 90 minutes and writes proof/result.json. Arguments go to prove.py.
 set -euo pipefail
 cd "$(dirname "$0")/.."

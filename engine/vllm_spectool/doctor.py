@@ -5,9 +5,11 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from importlib.metadata import entry_points
 from importlib.util import find_spec
-from urllib.error import URLError
+from typing import Any
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from vllm_spectool._core.protocol import STATUS_PATH
@@ -31,20 +33,28 @@ class Finding:
         return f"{'ok  ' if self.good else 'FAIL'}  {self.text}"
 
 
-def examine(environ: Mapping[str, str] = os.environ) -> Iterator[Finding]:
-    """Look at this Python environment."""
+def examine(
+    environ: Mapping[str, str] = os.environ, *, elsewhere: bool = False
+) -> Iterator[Finding]:
+    """Look at this Python environment; the server may be `elsewhere`, and vLLM with it."""
     yield Finding(good=True, text=f"Python {sys.version.split()[0]} at {sys.executable}")
+    if elsewhere and installed_vllm() is None:
+        yield Finding(good=True, text="vLLM is not installed here: only the server is asked")
+        return
     yield _vllm()
     yield _entry_point()
     yield _modules()
     named = environ.get(PLUGINS)
     yield Finding(
         good=not switched_off(environ),
-        text=f"{SWITCH} is {environ.get(SWITCH)!r}" + ("" if SWITCH in environ else " (on)"),
+        text=f"{SWITCH} is {environ[SWITCH]!r}"
+        if SWITCH in environ
+        else f"{SWITCH} is not set (on)",
     )
     yield Finding(
         good=named is None or NAME in named.split(","),
-        text=f"{PLUGINS} is {named!r}; `vllm-spectool serve` adds {NAME!r}, bare vLLM needs it",
+        text=f"{PLUGINS} is {'not set' if named is None else repr(named)}; "
+        f"`vllm-spectool serve` adds {NAME!r}, bare vLLM needs it",
     )
 
 
@@ -56,12 +66,25 @@ def ask(url: str, key: str | None = None) -> Finding:
         return Finding(good=False, text=f"{url!r} is no http address")
     try:
         with urlopen(Request(target, headers=headers), timeout=TIMEOUT_S) as answer:  # noqa: S310
-            status = json.load(answer)
-    except (URLError, TimeoutError, ValueError) as error:
-        return Finding(good=False, text=f"{target}: {error}; 404 is a server without the plugin")
+            status: dict[str, Any] = dict(json.load(answer))
+    except (OSError, HTTPException, TypeError, ValueError) as error:
+        return Finding(good=False, text=f"{target}: {_trouble(error)}")
     on = ", ".join(status.get("on") or []) or "nothing"
     reason = f": {status['reason']}" if status.get("reason") else ""
     return Finding(good=bool(status.get("on")), text=f"{target}: {on} is on{reason}")
+
+
+def _trouble(error: Exception) -> str:
+    """Say what an error of asking means."""
+    match error:
+        case HTTPError(code=401):
+            return "401: it has keys, give one with --api-key"
+        case HTTPError(code=404):
+            return f"404: a server without the plugin, or with {SWITCH}=0"
+        case URLError(reason=ConnectionRefusedError()):
+            return "nobody listens there"
+        case _:
+            return str(error)
 
 
 def _vllm() -> Finding:

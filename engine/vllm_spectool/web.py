@@ -1,11 +1,13 @@
 """The tool cache's routes, for vLLM's app and for the reference engine's alike. Needs starlette."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
 from secrets import compare_digest
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
@@ -22,6 +24,10 @@ from vllm_spectool.errors import (
 )
 
 LONGEST_ID = 256
+PARSED_IN_PLACE = 16 * 1024
+"""Bytes of the largest body that is parsed on the event loop, in a few milliseconds at most."""
+_GONE = 499
+"""Status, which nobody reads, for a client that went in the middle of its request."""
 
 
 class ToolCache(Protocol):
@@ -58,7 +64,7 @@ def routes(
     """
     handler = _Handler(cache, limits, api_keys)
     made: list[BaseRoute] = [
-        Route(f"{path}/{{response_id}}", handler.checked(act), methods=[method])
+        Route(f"{path}/{{response_id:path}}", handler.checked(act), methods=[method])
         for path in PATHS
         for method, act in (("POST", handler.put), ("DELETE", handler.delete))
     ]
@@ -81,6 +87,8 @@ class _Handler:
         self._cache = cache
         self._limits = limits
         self._api_keys = api_keys
+        self._orders: WeakValueDictionary[Owner, asyncio.Lock] = WeakValueDictionary()
+        """One for each response that somebody posts for now; a lock lets in by order of asking."""
 
     def checked(
         self, act: Callable[[Request], Awaitable[Mapping[str, Any]]]
@@ -95,16 +103,31 @@ class _Handler:
                 return JSONResponse(dict(await act(request)))
             except RejectedError as error:
                 return JSONResponse(error.body, status_code=error.status)
+            except ClientDisconnect:
+                return Response(status_code=_GONE)
 
         return answer
 
     async def put(self, request: Request) -> Mapping[str, Any]:
         owner = self._owner(request)
-        entries = parse_entries(await self._body(request), self._limits)
-        return {"cached": await self._cache.put(owner, entries)}
+        body = await self._body(request)
+        async with self._order(owner):
+            entries = await self._parsed(body)
+            return {"cached": await self._cache.put(owner, entries)}
 
     async def delete(self, request: Request) -> Mapping[str, Any]:
-        return {"deleted": await self._cache.delete(self._owner(request))}
+        owner = self._owner(request)
+        async with self._order(owner):
+            return {"deleted": await self._cache.delete(owner)}
+
+    def _order(self, owner: Owner) -> asyncio.Lock:
+        """Return what keeps a small post from overtaking a large one of the same response."""
+        return self._orders.setdefault(owner, asyncio.Lock())
+
+    async def _parsed(self, body: bytes) -> Sequence[Entry]:
+        if len(body) <= PARSED_IN_PLACE:
+            return parse_entries(body, self._limits)
+        return await asyncio.to_thread(parse_entries, body, self._limits)
 
     async def status(self, _: Request) -> Mapping[str, Any]:
         return self._cache.status()
@@ -117,8 +140,8 @@ class _Handler:
             msg = f"`{KEY_HEADER}` is required: 22 to 256 printable ASCII characters"
             raise MalformedError(msg, field=KEY_HEADER)
         response_id: str = request.path_params["response_id"]
-        if len(response_id) > LONGEST_ID:
-            msg = f"`response_id` has {len(response_id)} characters; at most {LONGEST_ID} are taken"
+        if not 0 < len(response_id) <= LONGEST_ID:
+            msg = f"`response_id` has {len(response_id)} characters; 1 to {LONGEST_ID} are taken"
             raise MalformedError(msg, field="response_id")
         return response_id, digest
 

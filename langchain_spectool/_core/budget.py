@@ -35,7 +35,8 @@ class Budget:
     tool_s: float | None = None
     """Seconds that early runs take, abandoned ones included."""
     every_s: float | None = None
-    """Seconds after which a budget is full again. None: never, as befits a turn or a run."""
+    """Seconds after which a budget is full again. None: never. Not for a turn, which has an account
+    of its own and is over before long."""
 
     def __post_init__(self) -> None:
         """Check every field once."""
@@ -57,7 +58,7 @@ class Budgets:
     """One budget per level; a guess must fit into all of them. None: no limit at that level.
 
     Raises:
-        ValueError: A level has something else.
+        ValueError: A level has something else, or the turn's budget has an `every_s`.
     """
 
     turn: Budget | None = None
@@ -72,6 +73,12 @@ class Budgets:
             if value is not None and not isinstance(value, Budget):
                 msg = f"`{each.name}` of the budgets must be a Budget(...), or None; got {value!r}"
                 raise ValueError(msg)
+        if self.turn is not None and self.turn.every_s is not None:
+            msg = (
+                "every turn starts with a full budget, so `turn` takes no `every_s`, got "
+                f"{self.turn.every_s!r}: leave it out, or limit `run`, `tenant` or `process`"
+            )
+            raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

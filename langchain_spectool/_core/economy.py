@@ -102,7 +102,7 @@ class Economy:
 
     def _barred(self, candidate: Candidate, moment: Moment) -> GuessVerdict | None:
         switches = self._switches
-        if candidate.tool in switches.tools or moment.tenant in switches.tenants:
+        if candidate.tool in switches.tools or self.is_off(moment.tenant):
             return "switched_off"
         full = self._room_used(candidate.tool, candidate.contract, moment.now_s) >= 1
         limited = moment.now_s < switches.limited_until_s.get(candidate.tool, -math.inf)
@@ -148,7 +148,7 @@ class Economy:
         asking it is `free`. For a tenant that is switched off nobody is asked.
         """
         gate = self._gate
-        if tenant in self._switches.tenants:
+        if self.is_off(tenant):
             return 0
         if gate is None or most == 0:
             return most
@@ -161,9 +161,9 @@ class Economy:
             count = self._samples[source] = SampleCount(most)
         return count.asked
 
-    def may_ask(self, samples: int, tenant: str | None) -> int:
-        """Return `samples`; none for a tenant that is switched off."""
-        return 0 if tenant in self._switches.tenants else samples
+    def is_off(self, tenant: str | None) -> bool:
+        """Say whether `tenant` is switched off: then nobody is asked."""
+        return tenant in self._switches.tenants
 
     # --- after a turn
 

@@ -82,6 +82,7 @@ IdleReason = Literal[
     "no_speculators",
     "no_guesses",
     "held_out",
+    "switched_off",
 ]
 """Why a turn started no early run at all."""
 
@@ -97,6 +98,7 @@ EngineVerdict = Literal[
     "dropped",
     "not_openai",
     "elsewhere",
+    "no_model",
     "no_run_end",
 ]
 """What came of an early result, an answer or a model where there is an engine to tell."""

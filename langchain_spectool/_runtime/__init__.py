@@ -1,1 +1,1 @@
-"""..."""
+"""What acts on decisions: tasks, threads, and the runs in progress."""

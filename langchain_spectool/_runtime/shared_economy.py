@@ -51,10 +51,10 @@ class SharedEconomy:
         with self._lock:
             return self._economy.samples(source, most, alike=alike, free=free, tenant=tenant)
 
-    def may_ask(self, samples: int, tenant: str | None) -> int:
-        """Return `samples`; none for a tenant that is switched off."""
+    def is_off(self, tenant: str | None) -> bool:
+        """Say whether `tenant` is switched off."""
         with self._lock:
-            return self._economy.may_ask(samples, tenant)
+            return self._economy.is_off(tenant)
 
     def committed(self, said: Sequence[Said], keys: Collection[str]) -> list[tuple[Said, bool]]:
         """Learn which guesses came true; see `Economy.committed`."""

@@ -9,14 +9,13 @@ from statistics import NormalDist
 from typing import Any
 
 from langchain import agents
-from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool, StructuredTool
 
 from langchain_spectool import testing
 from langchain_spectool.bench.gold import GoldTask, GoldTool, message_of
 from langchain_spectool.bench.measure import Comparable, comparable
+from langchain_spectool.bench.naming import BindsByName
 from langchain_spectool.graph.declare import speculatable
 from langchain_spectool.graph.speculation import Speculation
 
@@ -51,19 +50,8 @@ PACES = {
 """Measured times of whole model turns of tool-calling agents."""
 
 
-class GoldModel(testing.ScriptedModel):
-    """A scripted model that binds tools by name: it reads no schemas, so none are written out."""
-
-    def bind_tools(
-        self,
-        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
-        *,
-        tool_choice: str | None = None,  # noqa: ARG002 - the interface
-        **kwargs: Any,
-    ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Bind the tools' names, where callbacks see them."""
-        names = [{"name": tool.name} for tool in tools if isinstance(tool, BaseTool)]
-        return self.bind(tools=names, **kwargs)
+class GoldModel(BindsByName, testing.ScriptedModel):
+    """A scripted model that binds tools by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

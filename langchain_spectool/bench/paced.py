@@ -2,22 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool, StructuredTool
 
+from langchain_spectool.bench.naming import BindsByName
 from langchain_spectool.testing import calls
 
 _DONE = AIMessage("done")
 
 
-class PacedModel(BaseChatModel):
+class PacedModel(BindsByName):
     """Answers a question with `answer` after `generation_s`, and a tool's result at once.
 
     A scripted model would cost more than what is measured here.
@@ -31,17 +29,6 @@ class PacedModel(BaseChatModel):
     @property
     def _llm_type(self) -> str:
         return "paced"
-
-    def bind_tools(
-        self,
-        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
-        *,
-        tool_choice: str | None = None,  # noqa: ARG002 - the interface
-        **kwargs: Any,
-    ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Bind the tools by name, where callbacks see them."""
-        names = [{"name": tool.name} for tool in tools if isinstance(tool, BaseTool)]
-        return self.bind(tools=names, **kwargs)
 
     def _generate(
         self,

@@ -1,5 +1,6 @@
 """`ToolCacheClient`: tells an engine the outputs of early runs, and never gets in the way."""
 
+import asyncio
 import ssl
 import time
 from collections.abc import Mapping, Sequence
@@ -9,20 +10,24 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from langchain_spectool._core.contracts import Audience
+from langchain_spectool._core.encoding import attempt
 from langchain_spectool._runtime.landing import running_loop
+from langchain_spectool._runtime.timers import later
 from langchain_spectool.engines.breaker import Breaker
 from langchain_spectool.engines.entries import Entry
 
 PATH = "/cache-tool-output"
 KEY_HEADER = "X-Spectool-Key"
 
-EngineReply = Literal["ok", "refused", "rejected", "failed", "resting"]
-"""How the engine took a request: `refused` says that it cannot or may not do this at all (401,
-403, 404, 405, 501), `rejected` that it will not have this one (other 4xx), `failed` that it gave
-no good answer in time, `resting` that it was not asked, because it lately failed or refused."""
+EngineReply = Literal["ok", "unkept", "refused", "rejected", "failed", "resting"]
+"""How the engine took a request: `unkept` says that it has no use or no room for the outputs, as
+after the end of a response, `refused` that it cannot or may not do this at all (401, 403, 404,
+405, 501), `rejected` that it will not have this one (other 4xx), `failed` that it gave no good
+answer in time, `resting` that it was not asked, because it lately failed or refused."""
 
 _OK = 200
 _REFUSALS = frozenset({401, 403, 404, 405, 501})
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -80,6 +85,8 @@ class ToolCacheClient:
         self._transports = transport, async_transport
         self._verify: ssl.SSLContext | bool = self.origin[0] == "https"
         self._breaker = breaker or Breaker()
+        self.refusal = ""
+        """How the engine last refused a request, in a few words."""
 
     # --- whether to ask
 
@@ -174,11 +181,19 @@ class ToolCacheClient:
         request = self._request(*asked)
         try:
             if over is not None:
-                return self._reply(over.request(**request))
+                return self._answered(over, request)
             with self.connection() as connection:
-                return self._reply(connection.request(**request))
+                return self._answered(connection, request)
         except Exception:  # noqa: BLE001 - whatever it is, the engine did not answer
-            return self._lost(over)
+            return self._failed()
+
+    def _answered(self, connection: httpx.Client, request: dict[str, Any]) -> EngineReply:
+        # The timeout of httpx begins anew with every byte: an engine could go on for ever.
+        in_time = later(self.timeout_s, connection.close)
+        try:
+            return self._reply(connection.request(**request))
+        finally:
+            in_time()
 
     async def _aask(self, over: httpx.AsyncClient | None, *asked: Any) -> EngineReply:
         if not self._breaker.passes(_now_s()):
@@ -186,11 +201,12 @@ class ToolCacheClient:
         request = self._request(*asked)
         reply: EngineReply | None = None
         try:
-            if over is not None:
-                reply = self._reply(await over.request(**request))
-            else:
-                async with self.aconnection() as connection:
-                    reply = self._reply(await connection.request(**request))
+            async with asyncio.timeout(self.timeout_s):
+                if over is not None:
+                    reply = self._reply(await over.request(**request))
+                else:
+                    async with self.aconnection() as connection:
+                        reply = self._reply(await connection.request(**request))
         except Exception:  # noqa: BLE001 - whatever it is, the engine did not answer
             return self._lost(over)
         return reply
@@ -203,7 +219,9 @@ class ToolCacheClient:
         headers: Mapping[str, str] | None,
         body: Sequence[Mapping[str, Any]] | None = None,
     ) -> dict[str, Any]:
-        own = {name: value for name, value in (headers or {}).items() if name not in self.headers}
+        given = {name.lower() for name in self.headers}
+        shown = (headers or {}).items()
+        own = {name: value for name, value in shown if name.lower() not in given}
         return {
             "method": method,
             "url": f"{self.base_url}{PATH}/{quote(response_id, safe='')}",
@@ -215,13 +233,14 @@ class ToolCacheClient:
         status = response.status_code
         if status == _OK:
             self._breaker.succeeded()
-            return "ok"
+            return "unkept" if attempt(response.json) == {"cached": 0} else "ok"
         if status in _REFUSALS:
+            self.refusal = f"the engine answered {status}"
             self._breaker.refused(_now_s())
             return "refused"
         return "rejected" if response.is_client_error else self._failed()
 
-    def _lost(self, over: httpx.Client | httpx.AsyncClient | None) -> EngineReply:
+    def _lost(self, over: httpx.AsyncClient | None) -> EngineReply:
         # Who closed the connection under a request does not care for the engine's answer.
         return "failed" if over is not None and over.is_closed else self._failed()
 
@@ -249,7 +268,7 @@ class _AsyncShared(httpx.AsyncBaseTransport):
 
 
 def origin_of(url: str) -> tuple[str, str, int]:
-    """Return scheme, host and port of `url`.
+    """Return scheme, host and port of `url`; all names of this very machine are one.
 
     Raises:
         ValueError: It has none, as what is no HTTP URL.
@@ -258,7 +277,8 @@ def origin_of(url: str) -> tuple[str, str, int]:
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
         msg = f"an engine is at an HTTP URL such as 'http://localhost:8000/v1', got {url!r}"
         raise ValueError(msg)
-    return parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS[parts.scheme]
+    host = "localhost" if parts.hostname in _LOOPBACK else parts.hostname
+    return parts.scheme, host, parts.port or _DEFAULT_PORTS[parts.scheme]
 
 
 def _now_s() -> float:

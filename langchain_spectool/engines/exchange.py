@@ -16,6 +16,7 @@ from langchain_spectool.engines.parked import (
     ParkedBody,
     SyncParked,
     first_event_is_good,
+    says_something,
 )
 from langchain_spectool.engines.seats import Seat
 from langchain_spectool.engines.strands import AsyncStrand, AsyncWhole, SyncStrand, SyncWhole
@@ -25,6 +26,8 @@ _UNDECIDED_S = 0.1
 _NOT_UNDERSTOOD = frozenset({400, 422})
 _OK = 200
 _REQUEST_ID = "X-Request-Id"
+_ENCODINGS = "Accept-Encoding"
+_KEY_HEADERS = ("Authorization", "Api-Key")
 _OPTIONS, _KEY = "vllm_xargs", "spectool_key"
 _FIELD = "spectool"
 
@@ -42,12 +45,14 @@ class Exchange:
         self._request = request
         self._content = content
         self._library = library
+        keys = (request.headers.get(name) for name in _KEY_HEADERS)
+        self._target = (str(request.url), *keys)
 
     # --- what is parked
 
     def claim(self) -> Parked | None:
         """Take what the request may go on from, if something is parked."""
-        return self._scope.claim(self._call, self._content)
+        return self._scope.claim(self._call, self._content, self._target)
 
     def resumed(self, parked: Parked) -> Response | None:
         """Return the parked answer, by blocking; None if there is none after all."""
@@ -56,8 +61,9 @@ class Exchange:
                 return self._next_body(parked)
             if isinstance(parked, SyncParked) and _begins(parked.flow):
                 return self._continued(parked, self._strand(parked.flow, parked.seat, again=True))
+        ended = parked.ended
         parked.close()
-        self._not_continued()
+        self._not_continued(ended=ended)
         return None
 
     async def aresumed(self, parked: Parked) -> Response | None:
@@ -72,12 +78,14 @@ class Exchange:
         except BaseException:  # cancelled: nobody else knows of it any more
             await parked.aclose()
             raise
+        ended = parked.ended
         await parked.aclose()
-        self._not_continued()
+        self._not_continued(ended=ended)
         return None
 
-    def _not_continued(self) -> None:
-        self._scope.say("dropped", detail="the engine did not go on")
+    def _not_continued(self, *, ended: bool) -> None:
+        if not ended:  # with a body that was over, nothing was lost: it is an ordinary answer
+            self._scope.say("dropped", detail="the engine did not go on")
 
     def _continued(
         self, parked: SyncParked | AsyncParked, strand: SyncStrand | AsyncStrand
@@ -106,11 +114,13 @@ class Exchange:
         seat, own = self._call.seat, headers.get(_REQUEST_ID)
         if not seat.open or own not in (None, seat.request_id):
             seat = self._call.reseat(own)
-        self._call.asked = True
+        seat.target, self._call.asked = self._target, True
         content = _with_key(self._content, seat.key)
         if content is None:
             return None
         headers[_REQUEST_ID] = seat.request_id
+        if headers.get(_ENCODINGS) == self._library.accepts:  # what is compressed is not read on
+            headers[_ENCODINGS] = "identity"
         headers["Content-Length"] = str(len(content))
         return self._library.request(
             self._request.method,
@@ -126,7 +136,7 @@ class Exchange:
 
     def checked(self, response: Response) -> Response:
         """Take the answer to the request without our field: if that is good, the field was it."""
-        self._call.seat.over = True
+        self._scope.abandon(self._call)
         if response.status_code == _OK:
             self._scope.client.refused()
             self._scope.say("refused", detail="the server takes no `vllm_xargs`")
@@ -164,8 +174,10 @@ class Exchange:
 
     def _kind(self, response: Response) -> str:
         """Return what a good, plain response is; nothing for any other."""
-        plain = response.headers.get("Content-Encoding", "identity") == "identity"
-        if response.status_code != _OK or not plain:
+        if response.status_code != _OK:
+            self._scope.abandon(self._call)
+            return ""
+        if response.headers.get("Content-Encoding", "identity") != "identity":
             self._call.seat.over = True
             return ""
         return str(response.headers.get("Content-Type", "")).partition(";")[0].strip().lower()
@@ -194,7 +206,8 @@ class Exchange:
         headers: Any,  # noqa: ANN401 - of either library
     ) -> None:
         resolved = resolved_in(report)
-        if rest and resolved is not None and answer_in_response(said) is not None:
+        plain = all(answer_in_response(each) is not None for each in (said, *rest[:1]))
+        if rest and resolved is not None and plain:
             answers = Answers(said=said, resolved=resolved, rest=rest, headers=headers)
             self._park(ParkedBody(seat, self._content, answers))
 
@@ -227,8 +240,10 @@ class Exchange:
 
 
 def _begins(flow: SyncFlow) -> bool:
+    events: list[bytes] = []
     try:
-        events = flow.read()
+        while not says_something(events) and (more := flow.read()):
+            events += more
     except Exception:  # noqa: BLE001 - then the network is asked again
         return False
     flow.put_back(events)
@@ -236,8 +251,10 @@ def _begins(flow: SyncFlow) -> bool:
 
 
 async def _abegins(flow: AsyncFlow) -> bool:
+    events: list[bytes] = []
     try:
-        events = await flow.read()
+        while not says_something(events) and (more := await flow.read()):
+            events += more
     except Exception:  # noqa: BLE001 - then the network is asked again
         return False
     flow.put_back(events)
@@ -280,7 +297,8 @@ def _plain(response: Json) -> tuple[Json, object]:
 
 
 def _text(value: Json) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    # In ASCII: what JSON can escape, half a pair of surrogates for one, UTF-8 may not hold.
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def _without_length(headers: Any) -> Any:  # noqa: ANN401 - of either library

@@ -3,7 +3,7 @@
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_spectool.engines.sse import EventSplitter
 
@@ -118,5 +118,11 @@ def _nothing() -> None:
 def _shut(response: Any) -> None:  # noqa: ANN401 - of httpx or httpx2
     """Wake a thread that reads from the connection: closing a socket alone does not."""
     with contextlib.suppress(Exception):
+        if not response.extensions["http_version"].startswith(b"HTTP/1"):
+            return  # others share the connection; this one's stream is closed
         stream = response.extensions["network_stream"]
         stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+
+
+Flow = TypeVar("Flow", SyncFlow, AsyncFlow)
+"""Of either kind."""

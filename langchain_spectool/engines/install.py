@@ -1,9 +1,8 @@
 """Puts the transport under a ChatOpenAI's own HTTP clients, on a copy of the model."""
 
-import copy
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -42,13 +41,15 @@ class Installer:
         """
         if not _is_openai(model):
             return "not_openai"
-        roots = {name: getattr(model, name, None) for name in ("root_client", "root_async_client")}
+        roots = _roots(model)
         known = [root for root in roots.values() if root is not None]
         if not known or any(origin_of(str(root.base_url)) != self._engine.origin for root in known):
             return "elsewhere"
         update: dict[str, Any] = {}
         for (name, root), part in zip(roots.items(), ("client", "async_client"), strict=True):
             if root is not None:
+                if not _is_plain(getattr(model, part, None), root):
+                    return "not_openai"
                 update[name] = self._wrapped(root)
                 update[part] = update[name].chat.completions
         served = cast("Any", model).model_copy(update=update)
@@ -64,6 +65,16 @@ class Installer:
             return kept[1]
 
 
+def _roots(model: object) -> dict[str, Any]:
+    return {name: getattr(model, name, None) for name in ("root_client", "root_async_client")}
+
+
+def addresses_of(model: object) -> str:
+    """Return where the clients of a `ChatOpenAI` send to."""
+    urls = [str(root.base_url).rstrip("/") for root in _roots(model).values() if root is not None]
+    return " and ".join(dict.fromkeys(urls)) or "no address"
+
+
 def _is_openai(model: object) -> bool:
     # Whoever has such a model has imported its module; nobody else shall.
     module = sys.modules.get("langchain_openai.chat_models.base")
@@ -71,34 +82,46 @@ def _is_openai(model: object) -> bool:
     return isinstance(kind, type) and isinstance(model, kind)
 
 
+def _is_plain(resource: object, root: Any) -> bool:  # noqa: ANN401 - an SDK's client
+    """Say whether a model asks its SDK, and nothing that somebody has put around it."""
+    return resource is root.chat.completions and "create" not in vars(resource)
+
+
 def _shown(root: Any) -> dict[str, str]:  # noqa: ANN401 - an SDK's client
     return {name: value for name, value in root.auth_headers.items() if isinstance(value, str)}
 
 
 def _through(client: Any) -> Any:  # noqa: ANN401 - of httpx or httpx2
-    """Return a copy of an HTTP client that sends through our transport, then through its own.
+    """Return an HTTP client that sends through our transport, then through another client's own.
 
-    Its proxies, timeouts, headers, cookies, hooks and pools are the client's; so is closing it.
+    All else is that client's, whenever it is set: proxies, timeouts, headers, cookies, hooks,
+    pools, and whether it is closed.
     """
-    through = copy.copy(client)
-    through.__class__ = _borrowed(cast("type[object]", type(client)))
-    through._transport = ToolCacheTransport(client._transport)  # noqa: SLF001 - it has no other name
-    through._mounts = {  # noqa: SLF001 - it has no other name
-        pattern: None if transport is None else ToolCacheTransport(transport)
-        for pattern, transport in client._mounts.items()  # noqa: SLF001 - it has no other name
-    }
+    kind = cast("type[object]", type(client))
+    through = object.__new__(type(kind.__name__, (_Through, kind), {}))
+    through.__dict__ = client.__dict__
     return through
 
 
-def _borrowed(kind: type[object]) -> type[object]:
-    """Return a class of client that closes nothing when nobody holds it any more."""
-    silent: dict[str, Callable[..., None]] = {"__del__": _leave, "close": _leave}
-    return type(kind.__name__, (kind,), {**silent, "aclose": _aleave})
+class _Through:
+    """What is another client's in all but these; it closes nothing when nobody holds it."""
 
+    @property
+    def _transport(self) -> ToolCacheTransport:
+        return ToolCacheTransport(vars(self)["_transport"])
 
-def _leave(_: object) -> None:
-    """Leave the connections to the client they were borrowed from."""
+    @property
+    def _mounts(self) -> dict[object, ToolCacheTransport | None]:
+        return {
+            pattern: None if transport is None else ToolCacheTransport(transport)
+            for pattern, transport in vars(self)["_mounts"].items()
+        }
 
+    def __del__(self) -> None:
+        """Leave the connections to the client they were borrowed from."""
 
-async def _aleave(_: object) -> None:
-    """Leave them, too."""
+    def close(self) -> None:
+        """Leave them, too."""
+
+    async def aclose(self) -> None:
+        """Leave them, too."""

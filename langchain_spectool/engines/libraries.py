@@ -63,6 +63,8 @@ class Library:
 
     request: Any
     response: Any
+    accepts: str
+    """`Accept-Encoding` of a client whose user has not set one."""
     cut_off: type[Exception]
     """Raised where a body ends before its answer does."""
     sync_body: type[SyncBody]
@@ -86,9 +88,11 @@ def library_of(request: object) -> Library:
 @cache
 def _library(name: str) -> Library:
     module: Any = sys.modules[name]
+    bare = module.Client(transport=module.BaseTransport(), trust_env=False)
     return Library(
         request=module.Request,
         response=module.Response,
+        accepts=bare.headers["Accept-Encoding"],
         cut_off=module.RemoteProtocolError,
         sync_body=type("SyncBody", (SyncBody, module.SyncByteStream), {}),
         async_body=type("AsyncBody", (AsyncBody, module.AsyncByteStream), {}),

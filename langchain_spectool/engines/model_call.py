@@ -3,6 +3,7 @@
 import functools
 import threading
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -19,6 +20,7 @@ from langchain_spectool.engines.seats import Seat
 
 _VERDICTS: dict[EngineReply, EngineVerdict] = {
     "ok": "posted",
+    "unkept": "late",
     "refused": "refused",
     "rejected": "rejected",
     "failed": "failed",
@@ -56,20 +58,26 @@ class Scope(Protocol):
         """Emit one event."""
         ...
 
-    def connection(self) -> httpx.Client:
-        """Return the connection for blocking requests."""
+    def connection(self) -> AbstractContextManager[httpx.Client]:
+        """Lend the connection for blocking requests."""
         ...
 
     def aconnection(self) -> httpx.AsyncClient:
         """Return the connection for awaited requests."""
         ...
 
-    def claim(self, call: "ModelCall", request: bytes) -> Parked | None:
+    def claim(
+        self, call: "ModelCall", request: bytes, target: tuple[str | None, ...]
+    ) -> Parked | None:
         """Take what a request with that body may go on from; give up what it makes useless."""
         ...
 
     def park(self, parked: Parked, call: "ModelCall") -> None:
         """Keep what may follow the answer of `call` until the next one, but not for long."""
+        ...
+
+    def abandon(self, call: "ModelCall") -> None:
+        """Have the engine forget what it was told for a response that failed."""
         ...
 
     def ended(self, call: "ModelCall") -> None:
@@ -119,6 +127,12 @@ class ModelCall:
         self.driver.call(self._send)
         return seat
 
+    def outdate(self) -> None:
+        """Tell nothing of what is known so far, under whatever name."""
+        with self.scope.lock:
+            self.entries.clear()
+            self._waiting.clear()
+
     def stop(self) -> None:
         """Tell no more; what is on its way is cancelled."""
         with self.scope.lock:
@@ -151,7 +165,8 @@ class ModelCall:
         options: dict[str, Any] = {"key": seat.key, "headers": self.headers}
 
         def run() -> EngineReply:
-            return client.put(seat.response_id, batch, over=scope.connection(), **options)
+            with scope.connection() as over:
+                return client.put(seat.response_id, batch, over=over, **options)
 
         async def arun() -> EngineReply:
             over = scope.aconnection()

@@ -7,7 +7,7 @@ the network says next decides; it is read in the background, by the driver of th
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
 from langchain_spectool._runtime.driver import Ticket as Work
 from langchain_spectool._runtime.landing import Landing
@@ -21,7 +21,7 @@ from langchain_spectool.engines.answers import (
     marker_in,
     may_go_on,
 )
-from langchain_spectool.engines.flows import AsyncFlow, SyncFlow
+from langchain_spectool.engines.flows import AsyncFlow, Flow, SyncFlow
 from langchain_spectool.engines.seats import Seat
 from langchain_spectool.engines.sse import data_of
 
@@ -45,7 +45,7 @@ class Parked:
     def fits(self, request: bytes) -> bool:
         """Say whether a request with that body goes on from here, as far as is known."""
         answer = self.answer
-        if answer is None or (self.decided.done and self.resolved is None):
+        if answer is None or self.ended:
             return False
         if self.resolved is None:
             return may_go_on(self.asked, answer, request)
@@ -56,6 +56,11 @@ class Parked:
         if not self.decided.done:
             self.resolved = resolved
             self.decided.land(resolved)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is known that no answer follows."""
+        return self.decided.done and self.resolved is None
 
     @property
     def answer(self) -> Answer | None:
@@ -105,17 +110,27 @@ class ParkedBody(Parked):
         """There is nothing to let go of."""
 
 
-class _ParkedFlow(Parked):
+class _ParkedFlow(Parked, Generic[Flow]):
     """Answers still to come over a connection."""
 
-    def __init__(self, seat: Seat, asked: bytes, said: Sequence[bytes]) -> None:
+    def __init__(self, seat: Seat, asked: bytes, said: Sequence[bytes], flow: Flow) -> None:
+        """Park what is left of `flow`."""
         super().__init__(seat, asked)
+        self.flow = flow
         self._said = said
         self.work: Work | None = None
         """Whoever reads in the background whether an answer follows."""
 
     def _read(self) -> Answer | None:
         return answer_in_stream(self._said)
+
+    def _announced(self, events: list[bytes]) -> tuple[tuple[ResolvedCall, ...] | None] | None:
+        """Return what the first of `events` that says anything announces; None if none does."""
+        for place, event in enumerate(events):
+            if data_of(event) is not None:
+                self.flow.put_back(events[place + 1 :])
+                return (marker_in(event),)
+        return None
 
     def _stop(self) -> None:
         self.unpark()
@@ -124,13 +139,8 @@ class _ParkedFlow(Parked):
             self.work.cancel()
 
 
-class SyncParked(_ParkedFlow):
+class SyncParked(_ParkedFlow[SyncFlow]):
     """A connection that is read by blocking."""
-
-    def __init__(self, seat: Seat, asked: bytes, said: Sequence[bytes], flow: SyncFlow) -> None:
-        """Park what is left of `flow`."""
-        super().__init__(seat, asked, said)
-        self.flow = flow
 
     def look(self) -> None:
         """Read until it is known whether an answer follows."""
@@ -144,10 +154,8 @@ class SyncParked(_ParkedFlow):
 
     def _next(self) -> tuple[ResolvedCall, ...] | None:
         while events := self.flow.read():
-            for place, event in enumerate(events):
-                if data_of(event) is not None:
-                    self.flow.put_back(events[place + 1 :])
-                    return marker_in(event)
+            if (announced := self._announced(events)) is not None:
+                return announced[0]
         return None
 
     def close(self) -> None:
@@ -157,13 +165,8 @@ class SyncParked(_ParkedFlow):
         self.decide(None)
 
 
-class AsyncParked(_ParkedFlow):
+class AsyncParked(_ParkedFlow[AsyncFlow]):
     """A connection that is read by awaiting."""
-
-    def __init__(self, seat: Seat, asked: bytes, said: Sequence[bytes], flow: AsyncFlow) -> None:
-        """Park what is left of `flow`."""
-        super().__init__(seat, asked, said)
-        self.flow = flow
 
     async def look(self) -> None:
         """Read until it is known whether an answer follows."""
@@ -179,10 +182,8 @@ class AsyncParked(_ParkedFlow):
 
     async def _next(self) -> tuple[ResolvedCall, ...] | None:
         while events := await self.flow.read():
-            for place, event in enumerate(events):
-                if data_of(event) is not None:
-                    self.flow.put_back(events[place + 1 :])
-                    return marker_in(event)
+            if (announced := self._announced(events)) is not None:
+                return announced[0]
         return None
 
     def close(self) -> None:
@@ -204,7 +205,12 @@ def _nothing() -> None:
     """Nothing runs."""
 
 
+def says_something(events: Sequence[bytes]) -> bool:
+    """Say whether there is more than comments, by which a server keeps its connections."""
+    return any(data_of(event) is not None for event in events)
+
+
 def first_event_is_good(events: Sequence[bytes]) -> bool:
     """Say whether an answer begins with `events`, rather than an error or nothing."""
     said = [data for event in events if (data := data_of(event)) is not None]
-    return bool(events) and not any(b'"error"' in data[:64] for data in said[:1])
+    return bool(said) and b'"error"' not in said[0][:64]

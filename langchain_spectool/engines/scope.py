@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextvars import Context
 
 import httpx
@@ -44,6 +44,8 @@ class EngineScope:
         self._calls: list[ModelCall] = []
         self._seats: list[Seat] = []
         self._connection: httpx.Client | None = None
+        self._lent = 0
+        """Threads that use the connection."""
         self._aconnection: httpx.AsyncClient | None = None
 
     # --- model calls
@@ -84,8 +86,9 @@ class EngineScope:
 
     def report(self, verdict: EngineVerdict, batch: list[Entry]) -> None:
         """Report what became of each of `batch`."""
+        detail = self.client.refusal if verdict == "refused" else ""
         for entry in batch:
-            self.say(verdict, tool=entry.name)
+            self.say(verdict, tool=entry.name, detail=detail)
 
     def say(self, verdict: EngineVerdict, *, tool: str = "", detail: str = "") -> None:
         """Emit one event."""
@@ -181,10 +184,16 @@ class EngineScope:
             return alone
         return None
 
-    def claim(self, call: ModelCall, request: bytes) -> Parked | None:
-        """Take what a request with that body may go on from; give up what it makes useless."""
+    def claim(
+        self, call: ModelCall, request: bytes, target: tuple[str | None, ...]
+    ) -> Parked | None:
+        """Take what a request with that body may go on from; give up what it makes useless.
+
+        What was asked elsewhere, or with another key, is no answer to it.
+        """
         with self.lock:
-            match = next((each for each in self.parked if each.fits(request)), None)
+            alike = [each for each in self.parked if each.seat.target == target]
+            match = next((each for each in alike if each.fits(request)), None)
             useless: list[Parked | None] = []
             if match is None:
                 about = [each for each in self.parked if is_about(each.asked, request)]
@@ -200,12 +209,33 @@ class EngineScope:
 
     # --- the engine's memory
 
-    def connection(self) -> httpx.Client:
-        """Return the connection for blocking requests of this scope."""
+    @contextlib.contextmanager
+    def connection(self) -> Generator[httpx.Client]:
+        """Lend the connection for blocking requests of this scope."""
         with self.lock:
-            if self._connection is None:
+            if self._connection is None or self._connection.is_closed:
                 self._connection = self.client.connection()
-            return self._connection
+            self._lent += 1
+            connection = self._connection
+        try:
+            yield connection
+        finally:
+            with self.lock:
+                self._lent -= 1
+            self._close_unused()
+
+    def _close_unused(self) -> None:
+        """Close the connection once the graph has ended, but not under a thread that uses it.
+
+        Closed while it is being made, it would stay open.
+        """
+        with self.lock:
+            if not self.over or self._lent:
+                return
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(Exception):
+                connection.close()
 
     def aconnection(self) -> httpx.AsyncClient:
         """Return the connection for awaited requests of this scope."""
@@ -218,9 +248,19 @@ class EngineScope:
         """Have the engine forget all it was told: the world may have changed."""
         with self.lock:
             driver = self._calls[-1].driver if self._calls else None
+            for call in self._calls:
+                call.outdate()
             told = self._close_seats()
         if driver is not None and told:
             driver.call(functools.partial(self._forget, driver, told))
+
+    def abandon(self, call: ModelCall) -> None:
+        """Have the engine forget a response that failed: maybe it has never seen the request."""
+        with self.lock:
+            seat = call.seat
+            told, seat.closed = seat.open and seat.told, True
+        if told:
+            call.driver.call(functools.partial(self._forget, call.driver, [(seat, call.headers)]))
 
     def _close_seats(self) -> list[tuple[Seat, Mapping[str, str]]]:
         """Tell nothing more for any response; return those the engine may hold outputs for."""
@@ -252,9 +292,7 @@ class EngineScope:
                 each.close()
             else:
                 self._give_up(each, driver)
-        if self._connection is not None:
-            with contextlib.suppress(Exception):
-                self._connection.close()
+        self._close_unused()
 
     async def aend(self) -> None:
         """Do as `end` where it can be awaited: then the connections are closed, too."""
@@ -263,9 +301,7 @@ class EngineScope:
             with contextlib.suppress(Exception):  # a graph waits: not for long
                 async with asyncio.timeout(self.client.timeout_s):
                     await each.aclose()
-        if self._connection is not None:
-            with contextlib.suppress(Exception):
-                self._connection.close()
+        self._close_unused()
         if self._aconnection is not None:
             with contextlib.suppress(Exception):
                 await self._aconnection.aclose()

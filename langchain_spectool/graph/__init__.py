@@ -1,1 +1,1 @@
-"""..."""
+"""The only code that knows LangGraph and LangChain's agents."""

@@ -3,23 +3,25 @@
 import contextlib
 import functools
 from collections.abc import Generator, Hashable, Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from langchain_spectool._core.contracts import Contract
 from langchain_spectool._core.events import Event
 from langchain_spectool._core.flight import Flight, Outcome
+from langchain_spectool._core.verdicts import EngineVerdict
 from langchain_spectool._runtime import runs
 from langchain_spectool._runtime.driver import AsyncDriver, Driver, ThreadDriver
 from langchain_spectool._runtime.landing import running_loop
 from langchain_spectool._runtime.turn_scope import Place
 from langchain_spectool.engines.client import ToolCacheClient
 from langchain_spectool.engines.entries import entry_for, may_tell
-from langchain_spectool.engines.install import Installer, Served
+from langchain_spectool.engines.install import Installer, Served, addresses_of
 from langchain_spectool.engines.model_call import CURRENT, ModelCall
 from langchain_spectool.engines.scope import EngineScope
 from langchain_spectool.graph.following import shown_to_model
-from langchain_spectool.graph.model_turn import ModelTurn, QuietTurn
+from langchain_spectool.graph.model_turn import ModelTurn
 from langchain_spectool.graph.place import current_config, place_in
+from langchain_spectool.graph.quiet_turn import QuietTurn
 from langchain_spectool.telemetry.broadcast import Broadcast
 
 _MOST_KEPT = 8
@@ -55,9 +57,20 @@ class EngineLink:
             return None
         if isinstance(found, Served):
             return found
-        name = type(model).__name__
-        self._say_once(found, f"{name} is not served by the engine at {self.client.base_url}")
+        self._say_once(found, self._reason(found, model))
         return None
+
+    def _reason(self, verdict: EngineVerdict, model: object) -> str:
+        name = f"{type(model).__name__} is not served by the engine at {self.client.base_url}"
+        if verdict == "elsewhere":
+            return f"{name}: it is served at {addresses_of(model)}"
+        return f"{name}: use a plain ChatOpenAI; bind tools after `speculation.model(...)`"
+
+    def unseen(self, turn: ModelTurn | QuietTurn) -> None:
+        """Note that a node has called a model that it did not show."""
+        if self._may_begin(turn) and not self._scopes:
+            how = "use `speculation.model(...)` inside, and the function itself as the node"
+            self._say_once("no_model", f"model_node sees no model that a function calls: {how}")
 
     @contextlib.contextmanager
     def calling(self, turn: ModelTurn | QuietTurn, model: Model) -> Generator[Model]:
@@ -156,7 +169,7 @@ class EngineLink:
         if entry is not None:
             current.post(entry)
 
-    def _say_once(self, verdict: Any, detail: str, tool: str = "") -> None:  # noqa: ANN401 - one of a Literal
+    def _say_once(self, verdict: EngineVerdict, detail: str, tool: str = "") -> None:
         if (verdict, detail) not in self._said:
             self._said.add((verdict, detail))
             self._events.emit(

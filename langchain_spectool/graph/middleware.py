@@ -21,8 +21,9 @@ from langchain_spectool._core.ports import Observer
 from langchain_spectool._core.prices import Price
 from langchain_spectool.engines.client import ToolCacheClient
 from langchain_spectool.graph.gates import gates_around
-from langchain_spectool.graph.model_turn import ModelTurn, QuietTurn
+from langchain_spectool.graph.model_turn import ModelTurn
 from langchain_spectool.graph.opening import Tenant, named_tenant
+from langchain_spectool.graph.quiet_turn import QuietTurn
 from langchain_spectool.graph.speculation import Source, Speculation
 from langchain_spectool.graph.tap import tapped
 

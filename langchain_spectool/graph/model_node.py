@@ -5,22 +5,27 @@ import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 from uuid import UUID
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence, ensure_config
+from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import set_config_context
 
 from langchain_spectool._runtime.landing import running_loop
 from langchain_spectool.graph.deltas import StreamStep
 from langchain_spectool.graph.isolation import with_handler
-from langchain_spectool.graph.model_turn import ModelTurn, QuietTurn
+from langchain_spectool.graph.model_turn import ModelTurn
+from langchain_spectool.graph.quiet_turn import QuietTurn
 from langchain_spectool.graph.speculation import Speculation
-from langchain_spectool.graph.tap import Tap, tapped, tapping
+from langchain_spectool.graph.tap import Tap, Witness, tapped, tapping
 
 Node = Callable[..., Any]
+
+ChatRunnable = TypeVar("ChatRunnable", bound=Runnable[Any, AIMessage])
+"""A chat model, bare or with arguments bound to it."""
 
 
 def model_node(
@@ -28,16 +33,19 @@ def model_node(
 ) -> Any:  # noqa: ANN401 - a function for a function, a runnable for a runnable
     """Wrap `node`; a function stays a function with the same signature and hints.
 
-    A chat model gets the Speculation's tools bound, reads the messages of the state at
-    `messages_key`, and writes its answer there.
+    A chat model gets the Speculation's tools bound, unless it comes with what `bind_tools`, `bind`
+    or `with_config` has put around it; it reads the messages of the state at `messages_key`, and
+    writes its answer there.
 
     Raises:
         TypeError: `node` is neither a function, a runnable nor a chat model.
     """
-    if isinstance(node, BaseChatModel):
-        served = node if speculation.engine is None else speculation.engine.served(node)
-        bound = served.bind_tools(speculation.tools)
-        return SpeculativeModelNode(speculation, bound, messages_key=messages_key, model=node)
+    model = _chat_model_in(node)
+    if model is not None:
+        inner = _rebound(node, functools.partial(_served, speculation))
+        if isinstance(inner, BaseChatModel):
+            inner = inner.bind_tools(speculation.tools)
+        return SpeculativeModelNode(speculation, inner, messages_key=messages_key, model=model)
     if isinstance(node, RunnableSequence):
         return _wrapped_steps(speculation, cast("RunnableSequence[Any, Any]", node))
     if isinstance(node, Runnable):
@@ -50,6 +58,25 @@ def model_node(
         return _wrapped(speculation, node)
     msg = f"a model node is a function, a runnable or a chat model, got {node!r}"
     raise TypeError(msg)
+
+
+def _chat_model_in(node: object) -> BaseChatModel | None:
+    """Return the chat model that `node` is, with bound arguments or without."""
+    while isinstance(node, RunnableBindingBase):
+        node = cast("RunnableBindingBase[Any, Any]", node).bound
+    return node if isinstance(node, BaseChatModel) else None
+
+
+def _rebound(node: Any, change: Callable[[BaseChatModel], BaseChatModel]) -> Any:  # noqa: ANN401 - as it is given
+    """Return a copy of `node` with its chat model changed, and what is bound to it kept."""
+    if isinstance(node, RunnableBindingBase):
+        binding = cast("RunnableBindingBase[Any, Any]", node)
+        return binding.model_copy(update={"bound": _rebound(binding.bound, change)})
+    return change(node)
+
+
+def _served(speculation: Speculation, model: BaseChatModel) -> BaseChatModel:
+    return model if speculation.engine is None else speculation.engine.served(model)
 
 
 def _wrapped(speculation: Speculation, node: Node) -> Node:
@@ -188,11 +215,21 @@ async def _once(value: Any) -> AsyncIterator[Any]:  # noqa: ANN401 - Runnable's
     yield value
 
 
-def watched_model(speculation: Speculation, model: BaseChatModel) -> BaseChatModel:
-    """Return a copy of `model` with a callback that speculates wherever it is called."""
+def watched_model(speculation: Speculation, model: ChatRunnable) -> ChatRunnable:
+    """Return a copy of `model` with a callback that speculates wherever it is called.
+
+    Raises:
+        TypeError: There is no chat model in it, bare or with bound arguments.
+    """
+    if _chat_model_in(model) is None:
+        msg = f"a chat model is wanted, as it is or with arguments bound to it, got {model!r}"
+        raise TypeError(msg)
+    return _rebound(model, functools.partial(_watched, speculation))
+
+
+def _watched(speculation: Speculation, model: BaseChatModel) -> BaseChatModel:
     tap = Tap(_ModelWatch(speculation, model))
-    if speculation.engine is not None:
-        model = speculation.engine.served(model)
+    model = _served(speculation, model)
     return model.model_copy(update={"callbacks": with_handler(model.callbacks, tap)})
 
 
@@ -211,8 +248,7 @@ class _ModelWatch:
         turn = self._speculation.begin_turn(None, loop=running_loop())
         if turn is not None:
             self._turns[run_id] = turn
-            if isinstance(turn, ModelTurn):
-                turn.model_started(run_id, messages, parameters)
+            turn.model_started(run_id, messages, parameters)
             # What the callback sets holds for the model's own request: it runs in its context.
             self._calls[run_id] = calling = self._speculation.calling(turn, self._model)
             calling.__enter__()
@@ -252,9 +288,7 @@ class _Watched:
         self._calling: AbstractContextManager[object] | None = None
         if model is not None and self._turn is not None:
             self._calling = speculation.calling(self._turn, model)
-        # A run that is held out has no tap: nothing of ours may make its model stream.
-        turn = self._turn
-        self._tap = speculation.node_tap(turn) if isinstance(turn, ModelTurn) else None
+        self._tap = _tap_of(speculation, self._turn)
         self._tapped: AbstractContextManager[None] | None = None
         self._answer: AIMessage | None = None
         self.config = config if config is None or self._tap is None else tapping(config, self._tap)
@@ -284,11 +318,26 @@ class _Watched:
             self._calling.__exit__(None, None, None)
         if self._tapped is not None:
             self._tapped.__exit__(None, None, None)
-        if self._turn is None:
+        turn = self._turn
+        # A step of a sequence, or a node that had nothing to ask, is no turn.
+        if turn is None or not turn.called:
             return
+        engine = self._speculation.engine
+        if engine is not None and self._calling is None:
+            engine.unseen(turn)
         if kind is not None:
-            self._turn.abandon()
-        elif isinstance(self._turn, QuietTurn):
-            self._speculation.end_turn(self._turn, self._answer)
-        elif self._turn.request is not None:
-            self._speculation.end_turn(self._turn, self._answer or self._turn.answer)
+            turn.abandon()
+        elif isinstance(turn, QuietTurn):
+            self._speculation.end_turn(turn, self._answer)
+        else:
+            self._speculation.end_turn(turn, self._answer or turn.answer)
+
+
+def _tap_of(speculation: Speculation, turn: ModelTurn | QuietTurn | None) -> Witness | None:
+    """Return what hears the model of a turn; of one held out, only that it is called.
+
+    Nothing of ours may make such a model stream.
+    """
+    if isinstance(turn, QuietTurn):
+        return Witness(turn)
+    return None if turn is None else speculation.node_tap(turn)

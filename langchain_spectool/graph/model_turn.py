@@ -1,6 +1,6 @@
 """One call of the main model: gathers guesses while it writes, and plans when it has answered."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -12,19 +12,18 @@ from langchain_spectool._core.assembly import CallAssembler, ClosedCall
 from langchain_spectool._core.events import Event
 from langchain_spectool._core.flight import Flight, Outcome
 from langchain_spectool._core.guess import CHAIN, Guess, TurnRequest
-from langchain_spectool._core.ports import Clock, Speculator, payer_of
+from langchain_spectool._core.ports import Speculator, payer_of
 from langchain_spectool._core.verdicts import IdleReason
 from langchain_spectool._runtime.run_watch import WatchedRun
-from langchain_spectool._runtime.turn_scope import EarlyRun, TurnScope, turn_numbers
+from langchain_spectool._runtime.turn_scope import EarlyRun, TurnScope
 from langchain_spectool.graph.book import Resolved, ToolBook
 from langchain_spectool.graph.deltas import StreamStep, truncated, truncated_message
 from langchain_spectool.graph.early import Surroundings, early_run
 from langchain_spectool.graph.following import after
 from langchain_spectool.graph.forks import Forks
+from langchain_spectool.graph.quiet_turn import Rebook, Report
 from langchain_spectool.graph.sampling import Sample, fork_of, sample_of
 from langchain_spectool.graph.team import Team, depth_of, is_free, samples_alike, warm_up_of
-
-Report = Callable[[Event], None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,41 +33,6 @@ class _Listener:
     source: str
     assembler: CallAssembler
     flights: dict[int, Flight] = field(default_factory=dict[int, Flight])
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class QuietTurn:
-    """A turn in which nobody can guess and no call can be answered: it is only counted."""
-
-    clock: Clock
-    report: Report
-    idle: IdleReason
-    started_s: float
-    book: ToolBook
-    run_name: str
-    run: WatchedRun | None = None
-    started: int = 0
-
-    def commit(self, message: AIMessage | None) -> None:
-        """Say that the model answered."""
-        cut = message is not None and truncated_message(message)
-        tools = () if message is None else self.book.names(message.tool_calls)
-        self._tell(
-            "turn_committed",
-            "truncated" if cut else "committed",
-            started_s=self.started_s,
-            position=len(tools),
-            tools=tools,
-        )
-
-    def abandon(self) -> None:
-        """Say that it failed or was cancelled."""
-        self._tell("turn_ended", "failed")
-
-    def _tell(self, kind: Any, verdict: str, **more: Any) -> None:  # noqa: ANN401 - fields of Event
-        number, at_s = next(turn_numbers), self.clock()
-        run = self.run_name
-        self.report(Event(kind=kind, at_s=at_s, turn=number, verdict=verdict, run=run, **more))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,8 +45,8 @@ class ModelTurn:
     around: Surroundings | None
     shadow: bool
     report: Report
-    rebook: Callable[[Mapping[str, Any]], ToolBook] | None = None
-    """For a wrapped node: the book of the tools in its model's parameters."""
+    rebook: Rebook | None = None
+    """For a wrapped node, whose model is yet to be called."""
     run: WatchedRun | None = None
     tenant: str | None = None
     thread: str = ""
@@ -104,6 +68,11 @@ class ModelTurn:
     )
     _attempts: int = 0
     _forks: Forks | None = None
+
+    @property
+    def called(self) -> bool:
+        """Whether the model has been called with tools of ours."""
+        return self.request is not None
 
     # --- guesses
 
@@ -256,6 +225,8 @@ class ModelTurn:
             return False
         self.book = book
         self.idle = "no_guesses"
+        if self.run is not None:
+            self.run.turns_at_s.append(self.scope.clock())
         self.start(
             TurnRequest(
                 messages=messages,
@@ -297,11 +268,13 @@ class ModelTurn:
         if self._forks is None or self.request is None or run_id not in self._listeners:
             return
         for forker, partial in self._forks.heard(run_id, step):
-            economy = self.scope.purse.economy
-            for number in range(economy.may_ask(forker.samples, self.tenant)):
+            for number in range(0 if self._is_off() else forker.samples):
                 sample = fork_of(forker, self.request, partial, number)
                 place = forker.samples + number
                 self._start(sample, place, warm_up_of(forker), None, forker.name)
+
+    def _is_off(self) -> bool:
+        return self.scope.purse.economy.is_off(self.tenant)
 
     def _hear(self, listener: _Listener, step: StreamStep) -> None:
         news = listener.assembler.feed(
@@ -337,6 +310,8 @@ class ModelTurn:
             cut = message is not None and truncated_message(message)
             keyed = self.said or self.book.shares or self.team.chains
             self.scope.commit(self.book.committed(calls, keyed=keyed), truncated=cut)
+            if self.idle == "no_guesses" and not self.started and self._is_off():
+                self.idle = "switched_off"
             if not cut:
                 self._teach(calls)
         except Exception as error:  # noqa: BLE001 - our failure is a miss

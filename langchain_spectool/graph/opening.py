@@ -24,8 +24,9 @@ from langchain_spectool._runtime.turn_scope import Common, Place, TurnScope
 from langchain_spectool.graph.book import ToolBook, judge_of
 from langchain_spectool.graph.early import Surroundings
 from langchain_spectool.graph.isolation import RUNTIME, detached_context
-from langchain_spectool.graph.model_turn import ModelTurn, QuietTurn
+from langchain_spectool.graph.model_turn import ModelTurn
 from langchain_spectool.graph.place import current_config, place_in
+from langchain_spectool.graph.quiet_turn import QuietTurn, Rebook
 from langchain_spectool.graph.tap import bound_names, caller_streams
 from langchain_spectool.graph.team import Team
 from langchain_spectool.telemetry.arms import held_out
@@ -77,7 +78,12 @@ class TurnOpener:
         self._name = secrets.token_hex(16)
         self._follows_runs = bool(policy.holdout) or policy.budgets.run is not None
         """Whether the policy makes it necessary to follow every run from end to end."""
-        self._watch = RunWatch(self._holds_out, self._run_ended, (GraphBubbleUp, GeneratorExit))
+        self._watch = RunWatch(
+            self._holds_out,
+            self._run_ended,
+            (GraphBubbleUp, GeneratorExit),
+            prefix=self._name[:8],
+        )
 
     def _holds_out(self, number: int) -> bool:
         policy = self._policy
@@ -167,14 +173,21 @@ class TurnOpener:
         driver: Driver = ThreadDriver() if loop is None else AsyncDriver(loop)
         run = self._watched(place, driver)
         asked = None if request is None else request()
+        if asked is not None and self._follows_runs and run is not None:
+            run.turns_at_s.append(driver.clock())  # else once the node calls its model
         gated = self._gated.union(gates())
 
         def book(tools: Sequence[object]) -> ToolBook:
             return self._book(tools, gated, blocking=loop is None)
 
+        def rebook(parameters: Mapping[str, Any]) -> ToolBook:
+            return book(self._bound(parameters))
+
+        # Who knows its request needs no other book, and would hold all of this.
+        later = rebook if asked is None else None
         bound = book(self._tools if asked is None else asked.tools)
         if run is not None and run.held_out:
-            return self._quiet(driver, "held_out", run, bound)
+            return self._quiet(driver, "held_out", run, bound, later)
         if asked is not None and self._is_quiet(model, bound, place):
             return self._quiet(driver, self._silence(bound), run, bound)
         named: object = self._tenant(config)
@@ -195,8 +208,7 @@ class TurnOpener:
             around=_around(config),
             shadow=mode == "shadow",
             report=self._events.emit,
-            # Who knows its request needs no other book, and would hold all of this.
-            rebook=None if asked is not None else lambda parameters: book(self._bound(parameters)),
+            rebook=later,
             run=self._followed(run),
             tenant=tenant,
             thread=self._thread(config, place),
@@ -224,7 +236,7 @@ class TurnOpener:
 
     def _named(self, run: WatchedRun | None) -> str:
         """Return what tells the run from others in a log; empty where nobody writes one."""
-        return f"{self._name[:8]}.{run.number}" if run is not None and self._events.heard else ""
+        return run.name.text if run is not None and self._events.heard else ""
 
     def _followed(self, run: WatchedRun | None) -> WatchedRun | None:
         return run if self._follows_runs else None
@@ -232,13 +244,15 @@ class TurnOpener:
     def _watched(self, place: Place, driver: Driver) -> WatchedRun | None:
         if not (self._follows_runs or self._events.heard):
             return None
-        run = self._watch.enter(place.control, driver.clock, place.on_exit)
-        if self._follows_runs:
-            run.turns_at_s.append(driver.clock())
-        return run
+        return self._watch.enter(place.control, driver.clock, place.on_exit)
 
     def _quiet(
-        self, driver: Driver, idle: IdleReason, run: WatchedRun | None, book: ToolBook
+        self,
+        driver: Driver,
+        idle: IdleReason,
+        run: WatchedRun | None,
+        book: ToolBook,
+        rebook: Rebook | None = None,
     ) -> QuietTurn:
         return QuietTurn(
             clock=driver.clock,
@@ -246,6 +260,8 @@ class TurnOpener:
             idle=idle,
             started_s=driver.clock(),
             book=book,
+            rebook=rebook,
+            called=rebook is None,
             run_name=self._named(run),
             run=self._followed(run),
         )

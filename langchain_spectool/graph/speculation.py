@@ -29,9 +29,10 @@ from langchain_spectool.graph.committed import CommittedCallScope, Unplanned
 from langchain_spectool.graph.costs import cost_of
 from langchain_spectool.graph.declare import Explanation, contract_of, explain
 from langchain_spectool.graph.engine import EngineLink
-from langchain_spectool.graph.model_turn import ModelTurn, QuietTurn
+from langchain_spectool.graph.model_turn import ModelTurn
 from langchain_spectool.graph.opening import Tenant, TurnOpener, named_tenant
 from langchain_spectool.graph.place import place_in
+from langchain_spectool.graph.quiet_turn import QuietTurn
 from langchain_spectool.graph.tap import ForcingTap, Tap
 from langchain_spectool.graph.team import Source, team_of
 from langchain_spectool.speculators.draft_model import DraftModel
@@ -41,6 +42,7 @@ from langchain_spectool.telemetry.broadcast import Broadcast
 from langchain_spectool.telemetry.report import Report, Tally
 
 AnyModel = TypeVar("AnyModel")
+ChatRunnable = TypeVar("ChatRunnable", bound=Runnable[Any, AIMessage])
 
 
 class Speculation:
@@ -376,14 +378,21 @@ class Speculation:
     ) -> Any:  # noqa: ANN401 - a function for a function, a runnable for a runnable
         """Wrap a node function, a runnable or a chat model as a speculative model node.
 
-        `messages_key` says where a chat model finds the messages in the graph's state.
+        `messages_key` says where a chat model, with tools bound or without, finds the messages in
+        the graph's state.
         """
         from langchain_spectool.graph.model_node import model_node  # noqa: PLC0415
 
         return model_node(self, node, messages_key=messages_key)
 
-    def model(self, model: BaseChatModel) -> BaseChatModel:
-        """Return a copy of `model` that speculates wherever it is called in a graph."""
+    def model(self, model: ChatRunnable) -> ChatRunnable:
+        """Return a copy of `model` that speculates wherever it is called in a graph.
+
+        Arguments bound to it, as by `bind_tools`, stay bound.
+
+        Raises:
+            TypeError: There is no chat model in it, as in a chain.
+        """
         from langchain_spectool.graph.model_node import watched_model  # noqa: PLC0415
 
         return watched_model(self, model)

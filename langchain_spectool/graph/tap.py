@@ -18,14 +18,18 @@ from langchain_spectool.graph.deltas import StreamStep, step_of_chunk, step_of_e
 from langchain_spectool.graph.isolation import with_handler
 
 
-class Watch(Protocol):
-    """Told what the model run under it does. None of its methods raise."""
+class CallWatch(Protocol):
+    """Told that the model under it is called. None of its methods raise."""
 
     def model_started(
-        self, run_id: UUID, messages: Sequence[BaseMessage], parameters: Mapping[str, Any]
+        self, run_id: UUID, messages: Sequence[BaseMessage], parameters: Mapping[str, Any], /
     ) -> None:
         """A chat model was called with these messages and bound parameters."""
         ...
+
+
+class Watch(CallWatch, Protocol):
+    """Told what the model run under it does. None of its methods raise."""
 
     def streamed(self, run_id: UUID, step: StreamStep) -> None:
         """It wrote a little more."""
@@ -40,16 +44,15 @@ class Watch(Protocol):
         ...
 
 
-class Tap(BaseCallbackHandler):
-    """Passes on what it hears; hears chunks only when somebody else asked for streaming."""
+class Witness(BaseCallbackHandler):
+    """Passes on that a model is called, and hears nothing of what it says."""
 
     run_inline = True
     """On the loop or thread of the model's own run, so that early runs start there."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: CallWatch) -> None:
         """Report to `watch`."""
-        self._watch = watch
-        self._spoken: dict[UUID, str] = {}
+        self._calls = watch
 
     def on_chat_model_start(
         self,
@@ -62,9 +65,25 @@ class Tap(BaseCallbackHandler):
         """See a chat model start."""
         if "lc_source" in (kwargs.get("metadata") or {}):
             return
-        self._spoken[run_id] = ""
+        self._expect(run_id)
         parameters = cast("Mapping[str, Any]", kwargs.get("invocation_params") or {})
-        self._watch.model_started(run_id, messages[0] if messages else (), parameters)
+        self._calls.model_started(run_id, messages[0] if messages else (), parameters)
+
+    def _expect(self, run_id: UUID) -> None:
+        """Get ready to hear what it says."""
+
+
+class Tap(Witness):
+    """Passes on what it hears; hears chunks only when somebody else asked for streaming."""
+
+    def __init__(self, watch: Watch) -> None:
+        """Report to `watch`."""
+        super().__init__(watch)
+        self._watch = watch
+        self._spoken: dict[UUID, str] = {}
+
+    def _expect(self, run_id: UUID) -> None:
+        self._spoken[run_id] = ""
 
     def on_llm_new_token(
         self,
@@ -114,7 +133,7 @@ class ForcingTap(Tap, _StreamingCallbackHandler[Any]):
 
 
 @contextlib.contextmanager
-def tapped(tap: Tap) -> Generator[None]:
+def tapped(tap: Witness) -> Generator[None]:
     """Add `tap` to the callbacks that runs started in this block inherit."""
     token = var_child_runnable_config.set(tapping(var_child_runnable_config.get() or {}, tap))
     try:
@@ -124,7 +143,7 @@ def tapped(tap: Tap) -> Generator[None]:
             var_child_runnable_config.reset(token)
 
 
-def tapping(config: RunnableConfig, tap: Tap) -> RunnableConfig:
+def tapping(config: RunnableConfig, tap: Witness) -> RunnableConfig:
     """Return `config` with `tap` among the callbacks that its runs inherit."""
     return {**config, "callbacks": with_handler(config.get("callbacks"), tap)}
 

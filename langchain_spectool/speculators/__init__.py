@@ -1,1 +1,1 @@
-"""..."""
+"""The sources of guesses."""

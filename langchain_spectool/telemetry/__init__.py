@@ -1,1 +1,1 @@
-"""..."""
+"""What is told of speculation: reports, logs and comparisons."""

@@ -79,6 +79,8 @@ class Report:
     tools: Mapping[str, ToolReport]
     sources: Mapping[str, SourceReport]
     """By source of guesses, those that were only scored included."""
+    engine: Mapping[str, int]
+    """What came of early results, answers and models where there is an engine, by verdict."""
     comparison: Comparison | None = None
     """Runs that were held out against those that were not; None before the first has ended, and
     where the policy neither holds out nor limits whole runs."""
@@ -117,6 +119,10 @@ class Report:
         if self.idle:
             reasons = ", ".join(f"{name} {count}" for name, count in sorted(self.idle.items()))
             lines.append(f"turns without early runs: {reasons}")
+        if self.engine:
+            others = sorted((name, n) for name, n in self.engine.items() if name != "continued")
+            reasons = "".join(f", {name} {count}" for name, count in others)
+            lines.append(f"engine: {self.engine.get('continued', 0)} turns continued{reasons}")
         lines += [
             f"  {name}: {tool.hits} hits, {tool.misses} misses, {tool.wasted} wasted, "
             f"hidden {tool.hidden_s:.2f} s"
@@ -148,7 +154,7 @@ class Tally:
         self._all = _Sums()
         self._tools: dict[str, _Sums] = {}
         self._by: dict[str, Counter[str]] = {
-            kind: Counter() for kind in ("guess", "claim", "discarded", "idle")
+            kind: Counter() for kind in ("guess", "claim", "discarded", "idle", "engine")
         }
         self._usage: dict[str, tuple[int, int]] = {}
 
@@ -246,6 +252,7 @@ class Tally:
                 idle=dict(self._by["idle"]),
                 tools={name: _tool(sums) for name, sums in self._tools.items()},
                 sources={name: self._source(name) for name, _ in self._scored},
+                engine=dict(self._by["engine"]),
                 comparison=comparison,
             )
 

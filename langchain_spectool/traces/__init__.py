@@ -1,0 +1,1 @@
+"""Recorded runs, read from whatever wrote them down."""

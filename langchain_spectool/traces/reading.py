@@ -86,6 +86,7 @@ def _trajectories(
                 messages=found.messages,
                 tools=kit.tools,
                 read_only=kit.read_only,
+                tools_are_listed=kit.is_listed,
                 run=found.run,
                 task=found.task,
                 tenant=found.tenant,

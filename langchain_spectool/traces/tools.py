@@ -30,6 +30,8 @@ class Kit:
 
     tools: tuple[BaseTool, ...] = ()
     read_only: frozenset[str] = frozenset()
+    is_listed: bool = True
+    """False where nobody listed them: then only the names that were called are known."""
 
 
 class Kits:
@@ -91,17 +93,16 @@ class Kits:
         source = f"{folder}/{conversation.dataset}"
         if source not in self._named:
             self._on_warning(
-                printable(
-                    f"no tools are listed for {conversation.dataset!r}: their names are taken "
-                )
-                + "from the calls, and none counts as read-only (name a list with --tools)"
+                printable(f"no tools are listed for {conversation.dataset!r}: left out are ")
+                + "their schemas and which of them only read; all else is used, with the names "
+                "of the tools that were called (to add what is left out, name a list with --tools)"
             )
         known = self._named.setdefault(source, {})
         for message in conversation.messages:
             for call in message.tool_calls if isinstance(message, AIMessage) else ():
                 if call["name"] not in known:
                     known[call["name"]] = _tool({"name": call["name"]})
-        return Kit(tools=tuple(known.values()))
+        return Kit(tools=tuple(known.values()), is_listed=False)
 
     def _warn_once(self, text: str) -> None:
         if text not in self._listed:

@@ -26,6 +26,8 @@ class Trajectory:
     """Whose run it was; None if the recording does not say."""
     dataset: str = ""
     """Where it comes from: the recording's own word, or the name of its file."""
+    tools_are_listed: bool = True
+    """False where nobody listed the tools: then they are the names that were called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,8 @@ class Bench:
     committed: list[str] = field(default_factory=list[str])
     """Of those, the tools that ran because the model had called them."""
     delay_s: float = 0.0
+    begins: Callable[[], bool] = lambda: True
+    """Whether the tool may go on: it waits for that first."""
     observer: RecordingObserver = field(default_factory=RecordingObserver)
 
     def _runs(self, tool: str, city: str) -> None:
@@ -82,6 +84,8 @@ class Bench:
 
         async def aweather(city: str) -> str:
             self._runs("weather", city)
+            while not self.begins():  # noqa: ASYNC110 - of another thread
+                await asyncio.sleep(0.005)
             await asyncio.sleep(self.delay_s)
             return f"18 degrees in {city}"
 

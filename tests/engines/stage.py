@@ -1,5 +1,6 @@
 """A scope of a run, and clients of both libraries and both kinds that belong to it."""
 
+import asyncio
 import contextlib
 import importlib
 import json
@@ -8,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+import pytest
 
 from langchain_spectool._core.events import Event
 from langchain_spectool._runtime.driver import AsyncDriver, Driver, ThreadDriver
@@ -15,7 +17,11 @@ from langchain_spectool._runtime.landing import running_loop
 from langchain_spectool.engines import ToolCacheClient, ToolCacheTransport
 from langchain_spectool.engines.model_call import CURRENT, ModelCall
 from langchain_spectool.engines.scope import EngineScope
-from tests.engines.wire import URL, Json, Network
+from tests.engines.wire import ASKED, URL, Json, Network, Play, saying
+
+LIBRARIES = pytest.mark.parametrize("library", ["httpx", "httpx2"])
+THREADS_S = 2.0
+"""Real seconds that a thread has for what it does at once."""
 
 
 class Posts(httpx.BaseTransport, httpx.AsyncBaseTransport):
@@ -87,21 +93,39 @@ class Stage:
             CURRENT.reset(token)
             self.scope.ended(call)
 
-    async def aask(self, body: Json, **headers: str) -> bytes:
+    async def aask(self, body: Json, *, url: str = URL, **headers: str) -> bytes:
         """Make one model call, awaiting."""
-        async with self.aasking(body, **headers) as response:
+        async with self.aasking(body, url=url, **headers) as response:
             return bytes(await response.aread())
 
     @contextlib.asynccontextmanager
-    async def aasking(self, body: Json, **headers: str) -> AsyncIterator[Any]:
+    async def aasking(self, body: Json, *, url: str = URL, **headers: str) -> AsyncIterator[Any]:
         call = self.begin()
         token = CURRENT.set(call)
         try:
             async with (
                 self.module.AsyncClient(transport=ToolCacheTransport(self.network)) as client,
-                client.stream("POST", URL, json=body, headers=headers) as response,
+                client.stream("POST", url, json=body, headers=headers) as response,
             ):
                 yield response
         finally:
             CURRENT.reset(token)
             self.scope.ended(call)
+
+
+def settle(stage: Stage) -> None:
+    """Wait in real time until the thread that looks for more has looked."""
+    for parked in [*stage.scope.parked]:
+        assert parked.decided.within(THREADS_S)
+
+
+async def look() -> None:
+    """Let the task that looks for more look."""
+    await asyncio.sleep(0.01)
+
+
+async def untouched(stage: Stage) -> Json:
+    """Make one more call; return what was sent."""
+    stage.network.plays.append(Play([saying()]))
+    await stage.aask(ASKED)
+    return stage.network.bodies[-1]

@@ -1,7 +1,10 @@
 """The client of an engine: what it says, and that nobody ever waits for it or hears it fail."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -128,6 +131,30 @@ async def test_after_failures_it_rests_and_tries_again() -> None:
     assert await client.aput("a", [ENTRY], key="k") == "ok"
 
 
+async def test_what_the_engine_did_not_keep() -> None:
+    """The response has ended, or there is no room: nothing is wrong with the engine."""
+    engine = _Engine(lambda: httpx.Response(200, json={"cached": 0}))
+    client = _client(engine)
+    assert await client.aput("a", [ENTRY], key="k") == "unkept"
+    assert client.proven
+    engine.answer = lambda: httpx.Response(200, content=b"fine")
+    assert client.put("a", [ENTRY], key="k") == "ok"
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 405, 501])
+async def test_an_engine_without_the_cache_is_asked_once_a_minute(status: int) -> None:
+    """A post finds out as well as a question would; whoever posts meanwhile is not heard."""
+    engine = _Engine(_status(status))
+    client = _client(engine)
+    for _ in range(230):
+        await asyncio.gather(*(client.aput("a", [ENTRY], key="k") for _ in range(5)))
+        await client.adelete("a", key="k")
+        await asyncio.sleep(0.5)
+    # Five go out at once before the first is answered; then one after each minute.
+    assert len(engine.requests) == 5 + 1
+    assert client.resting
+
+
 def test_only_one_tries_after_a_rest() -> None:
     """The others wait for what becomes of it."""
     breaker = Breaker(patience=1, rest_s=1.0)
@@ -171,6 +198,14 @@ def test_origins() -> None:
     assert origin_of("http://a/v1") == origin_of("http://a:80")
     assert origin_of("https://a") != origin_of("http://a")
     assert origin_of("https://a:8443/v1") == ("https", "a", 8443)
+
+
+def test_the_names_of_this_machine_are_one_place() -> None:
+    """On one port."""
+    here = origin_of("http://localhost:8000/v1")
+    assert origin_of("http://127.0.0.1:8000") == origin_of("http://[::1]:8000/v1") == here
+    assert origin_of("http://127.0.0.1:8001") != here
+    assert origin_of("http://0.0.0.0:8000") != here
 
 
 def test_secure_engines_share_their_certificates() -> None:
@@ -224,3 +259,45 @@ def test_outputs_that_are_not_told(output: object) -> None:
 def test_arguments_that_are_not_told(args: dict[str, Any]) -> None:
     """What JSON cannot hold as it is cannot be compared."""
     assert entry_for("t", args, "x", Contract(), 0.0) is None
+
+
+def test_the_clients_own_headers_win_however_they_are_spelled() -> None:
+    """A gateway's key is not replaced by the model's."""
+    engine = _Engine(_status(200))
+    client = _client(engine, headers={"authorization": "Bearer gateway"})
+    client.put("chatcmpl-a", [ENTRY], key="k", headers={"Authorization": "Bearer model"})
+    assert engine.requests[0].headers.get_list("Authorization") == ["Bearer gateway"]
+
+
+@contextlib.contextmanager
+def _trickling() -> Iterator[str]:
+    """Serve an answer whose first line never ends, byte by byte, until its reader goes."""
+    gone = threading.Event()
+
+    def serve(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 ")
+            while not gone.wait(0.002):
+                connection.sendall(b"O")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = threading.Thread(target=serve, args=(listening,))
+        server.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        gone.set()
+        server.join()
+
+
+def test_an_engine_that_trickles_is_given_up() -> None:
+    """The time is that of the whole request: each byte may come soon, and the last one never."""
+    with _trickling() as url:
+        client = ToolCacheClient(url, timeout_s=0.05)
+        assert client.put("chatcmpl-a", [ENTRY], key="k") == "failed"
+
+
+def test_an_engine_that_trickles_is_given_up_when_awaited() -> None:
+    """The same on a loop."""
+    with _trickling() as url:
+        client = ToolCacheClient(url, timeout_s=0.05)
+        assert asyncio.run(client.aput("chatcmpl-a", [ENTRY], key="k")) == "failed"

@@ -1,126 +1,133 @@
-"""Drawn agents show what stock ones show, with an engine on; only requests differ."""
+"""The agents of `tests/graph/test_differential.py` show what stock ones show, with an engine told.
 
-import asyncio
+Both arms have a ChatOpenAI on a reference engine, so that even usage, response metadata and each
+chunk of a stream are compared; only the number of requests may differ.
+"""
+
 import os
 from collections import Counter
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from vllm_spectool.reference import CHATML, DRIFTING, LLAMA, Call, Turn, scripted
 
-from tests.engines.agents import Bench, bench, inputs, said, thread
+from langchain_spectool.engines import answers, parked
+from langchain_spectool.graph import early
+from tests.engines.differential import assert_same
+from tests.graph.differential.specs import AgentSpec, CallSpec, ToolSpec, TurnSpec
+from tests.graph.differential.strategies import agents
 
 pytestmark = pytest.mark.timeout(300)
 
-_EXAMPLES = 6 * max(1, int(os.environ.get("SPECTOOL_EXAMPLES", "1")))
-CITIES = ("Rome", "Oslo", "Bern")
-CALLS = [("weather", {"city": city}) for city in CITIES] + [("send", {"city": "Rome"})]
+_TIMES = max(1, int(os.environ.get("SPECTOOL_EXAMPLES", "1")))
+WAYS = pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
 
 
-@dataclass(frozen=True)
-class _Agent:
-    """What is drawn: what the model says, what is guessed, and how it is asked."""
+@pytest.mark.parametrize(("clock", "examples"), [("async", 20), ("sync", 3)])
+def test_drawn_agents_show_the_same(clock: str, examples: int) -> None:
+    """Outcomes, checkpoints, every stream mode, run trees, what the tools wrote; nothing is left.
 
-    turns: tuple[tuple[str, tuple[int, ...]], ...]
-    """Text and calls of each turn; the last one calls nothing."""
-    guesses: tuple[tuple[int, ...], ...]
-    streaming: bool
-    awaited: bool
-    style: str
-    deterministic: bool
-
-    def script(self) -> Any:
-        turns = [
-            Turn(content=text, calls=[Call(name=CALLS[c][0], params=CALLS[c][1]) for c in calls])
-            for text, calls in self.turns
-        ]
-        return scripted(*turns)
-
-    def guessed(self) -> dict[int, list[tuple[str, dict[str, str]]]]:
-        return {turn: [CALLS[c] for c in calls] for turn, calls in enumerate(self.guesses)}
-
-
-@st.composite
-def _agents(draw: st.DrawFn) -> _Agent:
-    texts = st.sampled_from(["", "", "Let me see."])
-    calls = st.lists(st.integers(0, 3), min_size=1, max_size=2).map(tuple)
-    turns = draw(st.lists(st.tuples(texts, calls), min_size=1, max_size=3))
-    guesses = [
-        made if draw(st.integers(0, 3)) else draw(st.lists(st.integers(0, 2), max_size=2))
-        for _, made in turns
-    ]
-    return _Agent(
-        turns=(*turns, ("Done.", ())),
-        guesses=tuple(tuple(c for c in each if c < 3) for each in guesses),
-        streaming=draw(st.booleans()),
-        awaited=draw(st.booleans()),
-        style=draw(st.sampled_from(["chatml", "chatml", "llama", "drifting"])),
-        deterministic=draw(st.booleans()),
-    )
-
-
-STYLES = {"chatml": CHATML, "llama": LLAMA, "drifting": DRIFTING}
-
-
-def _run(drawn: _Agent, *, speculate: bool, engine: bool) -> tuple[Any, Bench]:
-    with bench(drawn.script(), style=STYLES[drawn.style]) as b:
-        speculation = b.speculation(drawn.guessed(), engine=engine) if speculate else None
-        tools = [b.read(deterministic=drawn.deterministic), b.write()]
-        agent = b.agent(speculation, tools, model=b.model(streaming=drawn.streaming))
-        if drawn.awaited:
-            steps = asyncio.run(_streamed(agent))
-        else:
-            steps = [*agent.stream(inputs(), thread(), stream_mode=["updates", "values"])]
-        if speculation is not None:
-            b.assert_nothing_left(speculation)
-        return _in_order([(mode, _shown(step)) for mode, step in steps]), b
-
-
-async def _streamed(agent: Any) -> list[Any]:
-    stream = agent.astream(inputs(), thread(), stream_mode=["updates", "values"])
-    steps = [step async for step in stream]
-    await asyncio.sleep(0.05)
-    return steps
-
-
-def _in_order(steps: list[Any]) -> list[Any]:
-    """Bring the updates of calls that run side by side into one order: theirs is not fixed."""
-    groups = [
-        sorted(group, key=repr) if side_by_side else [*group]
-        for side_by_side, group in groupby(steps, lambda step: step[0] == "updates")
-    ]
-    return [step for group in groups for step in group]
-
-
-def _shown(step: Any) -> Any:
-    if "messages" in step:
-        return said(step["messages"])
-    return {node: said(update["messages"]) for node, update in step.items()}
-
-
-def test_drawn_agents_show_the_same() -> None:
-    """Every step; each committed call runs once; no more requests than without an engine."""
+    No arm makes more requests than stock. `SPECTOOL_EXAMPLES=20` draws 20 times as many agents.
+    """
     tally: Counter[str] = Counter()
 
     @settings(
-        max_examples=_EXAMPLES,
+        max_examples=examples * _TIMES,
         deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=[HealthCheck.too_slow],
+        phases=[Phase.explicit, Phase.reuse, Phase.generate],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
-    @given(_agents())
-    def check(drawn: _Agent) -> None:
-        stock, plain = _run(drawn, speculate=False, engine=False)
-        on, b = _run(drawn, speculate=True, engine=True)
-        assert on == stock
-        served = sum(verdict in ("hit", "joined", "shared") for verdict in b.claims)
-        assert len(b.committed) + served == len(plain.committed)
-        assert b.service.requests <= plain.service.requests
-        tally.update(drawn=1, fewer=b.service.requests < plain.service.requests)
+    @given(agents(clock), st.booleans())
+    def check(spec: AgentSpec, streaming: bool) -> None:
+        _, on = assert_same(spec, streaming=streaming)
+        tally.update(on.verdicts, drawn=1, requests=on.service.requests)
 
     check()
-    assert tally["drawn"] >= _EXAMPLES
+    assert tally["requests"] >= tally["drawn"] >= examples
+
+
+# --- agents worth running every time
+
+
+def _turn(*calls: tuple[str, str]) -> TurnSpec:
+    made = tuple(CallSpec(tool=tool, args={"q": q}) for tool, q in calls)
+    return TurnSpec(calls=made, guesses=made, content="so")
+
+
+_BUSY = AgentSpec(
+    tools=(
+        ToolSpec(kind="plain", body="both", latency=5, contract=()),
+        ToolSpec(kind="other", body="both", contract=("deterministic",), watched=True),
+        ToolSpec(kind="write", body="both", latency=3),
+    ),
+    turns=(
+        _turn(("plain", "a"), ("other", "b"), ("other", "b")),
+        _turn(("other", "a")),
+        _turn(("plain", "a"), ("write", "a")),
+        _turn(("other", "ann@x.org")),
+    ),
+    sources=("drafts",),
+)
+
+
+@WAYS
+@pytest.mark.parametrize("entry", ["invoke", "stream", "events"])
+def test_a_busy_agent_goes_on_and_shows_the_same(streaming: bool, entry: Any) -> None:
+    """Model calls are answered by the response before, but for the one after a write.
+
+    An answer in one piece has been written before anybody could guess what comes after it.
+    """
+    here, on = assert_same(replace(_BUSY, entry=entry), streaming=streaming)
+    assert here.hits >= 4
+    assert on.verdicts.count("continued") == (3 if streaming else 2), on.verdicts
+    assert on.service.requests == (2 if streaming else 3)
+
+
+@WAYS
+def test_a_busy_agent_in_threads_shows_the_same(streaming: bool) -> None:
+    """It goes on as well, as far as its threads are in time."""
+    _, on = assert_same(replace(_BUSY, clock="sync", entry="stream"), streaming=streaming)
+    assert "continued" in on.verdicts, on.verdicts
+
+
+@WAYS
+@pytest.mark.parametrize("around", ["parallel", "nested", "batch"])
+def test_agents_side_by_side_show_the_same(streaming: bool, around: Any) -> None:
+    """Two agents of one run, or two runs of one agent, go on each from its own answers."""
+    turns = (*_BUSY.turns[:2], _BUSY.turns[3])
+    twice = replace(_BUSY, tools=_BUSY.tools[:2], turns=turns, around=around, checkpointer=False)
+    _, on = assert_same(twice, streaming=streaming)
+    assert on.verdicts.count("continued") >= 2, on.verdicts
+
+
+def test_a_react_agent_shows_the_same() -> None:
+    """Built by hand, with a model that the Speculation wraps."""
+    _, on = assert_same(replace(_BUSY, form="react", entry="stream"), streaming=True)
+    assert on.verdicts.count("continued") == 3, on.verdicts
+
+
+# --- the test itself bites
+
+_REDACTED = replace(_BUSY, turns=_BUSY.turns[3:], middleware=("pii",))
+
+
+def _any_output(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        parked, "goes_on", lambda asked, said, _, now: answers.may_go_on(asked, said, now)
+    )
+
+
+def _wrong_value(patch: pytest.MonkeyPatch) -> None:
+    recorded = early._outcome
+    patch.setattr(early, "_outcome", lambda *args: replace(recorded(*args), value="wrong"))
+
+
+@pytest.mark.parametrize("plant", [_any_output, _wrong_value])
+def test_planted_faults_are_found(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that knows another output than the agent shows; a result that is no tool's."""
+    assert_same(_REDACTED, streaming=True)
+    plant(monkeypatch)
+    with pytest.raises(AssertionError, match="on differs from stock"):
+        assert_same(_REDACTED, streaming=True)

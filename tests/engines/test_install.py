@@ -2,6 +2,7 @@
 
 import gc
 import warnings
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -121,9 +122,41 @@ def test_a_model_with_one_kind_of_client() -> None:
     assert isinstance(served.model.root_async_client._client._transport, ToolCacheTransport)
 
 
+def test_what_a_user_has_put_around_the_sdk_is_asked() -> None:
+    """A copy would go past it, so there is none."""
+    wrapped, patched = _model(), _model()
+    wrapped.client = SimpleNamespace(inner=wrapped.client)
+    patched.async_client.create = lambda **_: None
+    assert _installer().served(wrapped) == "not_openai"
+    assert _installer().served(patched) == "not_openai"
+
+
 def test_nobody_imports_openai_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has such a model has its module."""
     monkeypatch.delitem(__import__("sys").modules, "langchain_openai.chat_models.base")
     assert _installer().served(_model()) == "not_openai"
     assert base.BaseChatOpenAI
     assert openai.OpenAI
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2])
+def test_a_client_is_the_users_own_whatever_becomes_of_it(library: Any) -> None:
+    """What they set on it later holds at once; when they close it, nothing is sent any more."""
+    asked: list[Any] = []
+
+    def answer(request: Any) -> Any:
+        asked.append(request)
+        return library.Response(200)
+
+    given = library.Client(transport=library.MockTransport(answer))
+    through = _served(_model(http_client=given)).model.root_client._client
+    given.headers = {"X-Team": "a"}
+    given.cookies = {"session": "b"}
+    through.get("http://engine:8000")
+    assert asked[0].headers["X-Team"] == "a"
+    assert asked[0].headers["Cookie"] == "session=b"
+    given.close()
+    assert through.is_closed
+    with pytest.raises(RuntimeError):
+        through.get("http://engine:8000")
+    assert len(asked) == 1

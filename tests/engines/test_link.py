@@ -47,10 +47,10 @@ def send(city: str) -> str:
 class _Bench:
     """An agent whose engine is a script, in virtual time."""
 
-    def __init__(self, *plays: Play, tools: Any = (weather,)) -> None:
-        self.network, self.posts = Network(*plays), Posts()
+    def __init__(self, *plays: Play, tools: Any = (weather,), posts: Posts | None = None) -> None:
+        self.network, self.posts = Network(*plays), posts or Posts()
         self.observer = RecordingObserver()
-        client = ToolCacheClient("http://engine/v1", async_transport=self.posts)
+        client = self.client = ToolCacheClient("http://engine/v1", async_transport=self.posts)
         self.speculation = Speculation(
             speculators=[_Oracle()],
             policy=Policy(benefit=None),
@@ -134,6 +134,38 @@ async def test_failures_at_the_end_are_silent(what: str, monkeypatch: pytest.Mon
     b = _Bench(*TWO, tools=(weather, send))
     b.speculation.invalidate()
     assert await b.run() == SAID
+
+
+class _Deaf(Posts):
+    """Takes every connection, and answers none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hanging = 0
+
+    async def handle_async_request(self, request: Any) -> Any:
+        self.hanging += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.hanging -= 1
+        raise AssertionError(request)
+
+
+@pytest.mark.parametrize("tools", [(weather,), (weather, send)])
+async def test_posts_that_hang_delay_neither_the_run_nor_its_end(tools: Any) -> None:
+    """It takes as long as with an engine that answers at once; what hangs is cancelled with it."""
+    loop = asyncio.get_running_loop()
+    took_s = []
+    for posts in (Posts(), _Deaf()):
+        b = _Bench(*(Play([0.2, calling()]), Play([0.2, saying()])), tools=tools, posts=posts)
+        began_s = loop.time()
+        await b.agent.ainvoke({"messages": [("user", "hi")]})
+        took_s.append(loop.time() - began_s)
+    assert took_s[0] == took_s[1] == pytest.approx(0.4)
+    assert isinstance(posts, _Deaf)
+    await asyncio.sleep(b.client.timeout_s)  # a DELETE may follow the end of the run, for so long
+    assert posts.hanging == 0
 
 
 async def test_a_graph_that_does_not_say_when_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,6 +179,30 @@ def test_in_threads() -> None:
     assert [method for method, _, _ in stage.posts.told] == ["POST", "DELETE"]
 
 
+def test_a_connection_is_closed_after_its_last_use() -> None:
+    """Not under the thread that posts over it when the run ends: that could leave it open."""
+    entered, go, closed = threading.Event(), threading.Event(), threading.Event()
+
+    class _Held(Posts):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            entered.set()
+            assert go.wait(SOON_S)
+            return super().handle_request(request)
+
+    stage = Stage(Network(), posts=_Held())
+    stage.begin().post(_entry())
+    assert entered.wait(SOON_S)
+    connection = stage.scope._connection
+    assert connection is not None
+    own = connection.close
+    connection.close = lambda: (own(), closed.set())[0]  # type: ignore[method-assign]
+    stage.scope.end()
+    assert not connection.is_closed
+    go.set()
+    assert closed.wait(SOON_S)
+    assert stage.scope._connection is None
+
+
 def test_a_full_pool_costs_the_gain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no thread is free, nothing is told."""
     monkeypatch.setattr(POOL, "submit", lambda _: False)
@@ -218,3 +242,19 @@ def test_later_in_a_thread() -> None:
     timer.join(SOON_S)
     assert not timer.is_alive()
     assert called.is_set()
+
+
+async def test_a_retry_is_told_nothing_from_before_the_change() -> None:
+    """Its response gets a new name, and only what has landed since."""
+    stage = Stage(Network(Play([saying()])))
+    call = stage.begin()
+    call.post(_entry())
+    await asyncio.sleep(0.1)
+    stage.scope.forget()
+    call.post(_entry("Oslo"))
+    await asyncio.sleep(0.1)
+    call.reseat()
+    await asyncio.sleep(0.1)
+    told = [(method, body and body[0]["params"]["city"]) for method, _, body in stage.posts.told]
+    assert told == [("POST", "Rome"), ("DELETE", None), ("POST", "Oslo")]
+    stage.scope.end()

@@ -128,6 +128,20 @@ def next_request(asked: Json = ASKED, *added: Json, **fields: Any) -> Json:
     return {**asked, "messages": [*asked["messages"], *more], **fields}
 
 
+BOTH = calling() + marker() + saying()
+"""Two turns in one response."""
+JSON: Mapping[str, str] = {"content-type": "application/json"}
+PLAIN = {key: value for key, value in ASKED.items() if key != "stream"}
+"""Asks for an answer in one piece."""
+
+
+def whole(message: Json, answer_id: str = "chatcmpl-a", **fields: Any) -> Json:
+    """Write an answer in one piece."""
+    finish = "tool_calls" if message.get("tool_calls") else "stop"
+    choice = {"index": 0, "message": message, "finish_reason": finish}
+    return {"id": answer_id, "object": "chat.completion", "choices": [choice], **fields}
+
+
 @dataclass
 class Play:
     """One response of the network."""

@@ -3,14 +3,18 @@
 import json
 from dataclasses import replace
 from types import ModuleType
+from typing import Any
 
 import pytest
+from langchain_core.language_models import BaseChatModel
 
 from langchain_spectool.bench import overhead, turns
+from langchain_spectool.bench.gold_agent import GoldModel
 from langchain_spectool.bench.measure import Arm, Sample, interleave
+from langchain_spectool.bench.paced import PacedModel, look_up_tool
 from langchain_spectool.bench.turns import WORKLOADS, turn_arms, turn_bars
 from langchain_spectool.graph.speculation import Speculation
-from langchain_spectool.testing import VirtualTimeLoop
+from langchain_spectool.testing import VirtualTimeLoop, text
 
 OVERHEAD_LIMITS = {
     "create_agent_idle_vs_noop": 1.12,
@@ -49,6 +53,18 @@ def test_turns_reach_their_bounds_in_virtual_time() -> None:
     interleave(arms, 1, loop_factory=VirtualTimeLoop)
     measured = {bar.name: bar.value for bar in turn_bars(few, arms)}
     assert measured == pytest.approx(BOUNDS, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [PacedModel(answer=text("done")), GoldModel(turns=[text("done")])],
+    ids=lambda m: m._llm_type,
+)
+def test_models_bind_tools_by_name(model: BaseChatModel) -> None:
+    """Callbacks see which tools there are, and nothing else is written out."""
+    bound: Any = model.bind_tools([look_up_tool(), {"type": "a provider's own"}], tool_choice="any")
+    assert bound.kwargs == {"tools": [{"name": "look_up"}]}
+    assert bound.invoke("hi").content == "done"
 
 
 def test_blocking_turns_agree() -> None:

@@ -2,28 +2,43 @@
 
 import asyncio
 import json
+import math
 import os
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from vllm_spectool.reference import CHATML, DRIFTING, Reference, ReferenceSettings, serving
+from vllm_spectool.reference import (
+    CHATML,
+    DRIFTING,
+    Reference,
+    ReferenceSettings,
+    scripted,
+    serving,
+)
 
-from langchain_spectool.bench.engine import agents, main, meters
+from langchain_spectool.bench.engine import agents, main, measuring, meters, plan
 from langchain_spectool.bench.engine.agents import Arm
-from langchain_spectool.bench.engine.bars import as_json, exceeds
-from langchain_spectool.bench.engine.cells import Cell, Results, Stage
+from langchain_spectool.bench.engine.bars import as_json, divergences, exceeds, exceeds_paired
+from langchain_spectool.bench.engine.cells import Cell, Results, Stage, Where
 from langchain_spectool.bench.engine.meters import Meter, Page, VllmAdapter, adapter_for, page_of
-from langchain_spectool.bench.engine.server import Start, started
+from langchain_spectool.bench.engine.plan import Place, Plan
+from langchain_spectool.bench.engine.server import Server, Start, started
 from langchain_spectool.bench.engine.workload import Tool
+from langchain_spectool.bench.tables.engine_blocks import BLOCKS
+from langchain_spectool.bench.tables.schema import Engine, read_results
 from langchain_spectool.errors import SpectoolError
 
-PAGE = Path(__file__).parents[2] / "docs" / "engine-benchmark.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "engine-benchmark.md"
 FEW = (Cell(agents=1, tool_s=0.0, tasks=2), Cell(agents=3, tool_s=0.001))
 SERVER = """\
 #!{python}
@@ -40,6 +55,9 @@ if "versions" in rest[1] or "distributions" in rest[1]:
 print("flags:", *rest, flush=True)
 if "--refuse" in rest:
     sys.exit("no such model")
+if "--fail" in rest:
+    print("(EngineCore pid=1) ERROR 11-29 [core.py:1] ValueError: no room", flush=True)
+    sys.exit("RuntimeError: see above\\nRuntimeError: see above\\none last line")
 app = config(Reference(), host="127.0.0.1", port=given.port)
 uvicorn.Server(app).run()
 """
@@ -59,14 +77,16 @@ def python(tmp_path: Path) -> Path:
     return fake
 
 
-def played(reference: Reference, cells: tuple[Cell, ...] = FEW) -> list[Results]:
+def played(
+    reference: Reference, cells: tuple[Cell, ...] = FEW, repeats: int = 1, **settings: Any
+) -> list[Results]:
     """Play cells against a reference engine."""
 
     async def play(url: str) -> list[Results]:
         async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
             meter = Meter(client, adapter_for(await page_of(client)))
-            stage = Stage(client=client, model="reference", meter=meter, run="test")
-            return await stage.play(cells, 1, lambda: None)
+            stage = Stage(client=client, model="reference", meter=meter, run="test", **settings)
+            return await stage.play(cells, repeats, lambda: None)
 
     with serving(reference) as url, asyncio.Runner() as runner:
         return runner.run(play(url))
@@ -80,7 +100,7 @@ def bars(results: list[Results]) -> dict[str, Any]:
 def test_a_hit_is_prefilled_once_and_runs_once() -> None:
     """In place, the history is computed once instead of twice, and every tool call runs once."""
     reference = Reference()
-    results = played(reference, (*FEW, Cell(agents=2, tool_s=0.0, pressure=True)))
+    results = played(reference, (*FEW, Cell(agents=2, tool_s=0.0, server="pressure")))
     found = bars(results)
     assert found["double_executions"] == 0
     assert found["divergence_over_aa"] == 0
@@ -150,6 +170,34 @@ def test_a_wrong_answer_of_the_server_is_an_error() -> None:
         asyncio.run(ask())
 
 
+def test_only_the_arm_without_drafts_declines_them() -> None:
+    """A server that drafts does so for whoever posts, unless asked not to."""
+    told: list[Any] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if "cache-tool-output" in request.url.path:
+            return httpx.Response(200, json={"cached": 1})
+        told.append(json.loads(request.content).get("vllm_xargs"))
+        turn = {
+            "choices": [{"message": {"content": "Rainy."}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 1, "completion_tokens": 1},
+        }
+        return httpx.Response(200, json=turn)
+
+    async def ask(arm: Arm) -> None:
+        transport = httpx.MockTransport(answer)
+        async with httpx.AsyncClient(base_url="http://engine", transport=transport) as client:
+            agent = agents.Agent(client=client, model="m", arm=arm, tool=Tool(seconds=0))
+            await agent.ask("Rome", 0, "salt")
+
+    for arm in Cell(agents=1, tool_s=0.0, server="drafts").ways:
+        asyncio.run(ask(arm))
+    round_trip, again, undrafted, drafted = told
+    assert round_trip is again is None
+    assert undrafted["spectool_drafts"] == 0
+    assert drafted.keys() == {"spectool_key"}
+
+
 async def test_a_call_that_runs_twice_is_counted() -> None:
     """A second run of one call is a double; a guess nobody asked for is waste, once."""
     tool = Tool(seconds=0)
@@ -169,6 +217,58 @@ def test_the_exact_test_is_fishers() -> None:
     assert exceeds(5, 0, 5) == pytest.approx(1 / 252)
     assert exceeds(4, 1, 5) == pytest.approx(26 / 252)
     assert exceeds(0, 5, 5) == 1
+
+
+def test_tasks_that_differ_in_both_arms_say_nothing() -> None:
+    """The paired test is McNemar's exact one: a binomial over tasks where one arm alone differs."""
+    assert exceeds_paired(0, 0) == 1
+    assert exceeds_paired(5, 0) == 1 / 32
+    assert exceeds_paired(3, 1) == 5 / 16
+    assert exceeds_paired(0, 5) == 1
+
+
+def test_arms_are_compared_task_by_task() -> None:
+    """A round trip that is the odd one out tells on nobody; drafts are under no bar."""
+    results = played(Reference(), (Cell(agents=6, tool_s=0.0),))
+    arms = results[0].arms
+    odd = arms["round_trip"].asked
+    odd[0] = replace(odd[0], said=["odd"])
+    arms["o3"].asked[1:] = [replace(each, said=["other"]) for each in arms["o3"].asked[1:]]
+    early, o3 = divergences(results)
+    assert (early.divergent, early.again_divergent, early.alone, early.p) == (1, 1, 0, 1)
+    assert (o3.divergent, o3.alone, o3.again_alone, o3.p) == (6, 5, 0, round(1 / 32, 4))
+    assert bars(results)["divergence_over_aa"] == 1
+    drafting = Results(replace(results[0].cell, server="drafts"), arms)
+    assert bars([drafting])["divergence_over_aa"] == 0
+
+
+def test_time_that_is_up_ends_the_repeats() -> None:
+    """One repeat is played in any case, and no more than there is time for."""
+    cells = (Cell(agents=1, tool_s=0.0),)
+    (result,) = played(Reference(), cells, repeats=3, until_s=0.0)
+    assert result.repeats == 1
+    (result,) = played(Reference(), cells, repeats=2)
+    assert result.repeats == 2
+    assert result.longest == max(sum(each.said[-1][-1]) for each in result.arms["round_trip"].asked)
+
+
+def test_time_is_shared_out_between_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server leaves the later ones their start and their part; the last one has all the rest."""
+    monkeypatch.setattr(plan.time, "monotonic", lambda: 100.0)
+    shared = Plan(drafts=True, until_s=1_100.0)
+    assert shared.until("roomy", start_s=100.0) == pytest.approx(100 + 0.6 * 800)
+    assert shared.until("pressure", start_s=100.0) == pytest.approx(100 + 0.625 * 900)
+    assert shared.until("drafts", start_s=100.0) == 1_100
+    assert Plan().until("roomy", start_s=100.0) == math.inf
+    drafting = [each for each in shared.cells if each.server == "drafts"]
+    assert [(each.agents, each.tool_s) for each in drafting] == [(1, 0), (8, 0)]
+    assert {each.server for each in Plan().cells} == {"roomy", "pressure"}
+
+
+def test_a_model_that_calls_no_tool_is_not_measured() -> None:
+    """Counts of plain answers would say nothing; the message shows what it said instead."""
+    with pytest.raises(SpectoolError, match=r"called no tool, it said 'Done\.': take a model"):
+        played(Reference(scripted()))
 
 
 def test_vllm_is_read_by_its_own_names() -> None:
@@ -228,7 +328,6 @@ def test_the_command_prints_one_document(
         "o3_steps_vs_round_trip",
     ]
     assert status == (0 if all(bar["met"] for bar in found["bars"]) else 1)
-    assert {"date", "machine", "versions"} <= found.keys()
     row = found["cells"][0]["arms"]["o3"]
     explained = set(re.findall(r"`(\w+)`", PAGE.read_text("utf-8")))
     keys = [*found, *found["cells"][0], *row, *found["servers"]["roomy"], *found["divergence"][0]]
@@ -259,6 +358,69 @@ def test_without_a_server_it_says_what_to_give(capsys: pytest.CaptureFixture[str
     assert "there is no nowhere" in capsys.readouterr().err
 
 
+def small(server: Where) -> Cell:
+    """Return the least that can be played on a server."""
+    return Cell(agents=1, tool_s=0.0, server=server)
+
+
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """Start reference engines, and none that drafts; list the flags they were given."""
+    given: list[tuple[str, ...]] = []
+
+    @contextmanager
+    def start(_: Start, *flags: str) -> Generator[Server]:
+        given.append(flags)
+        if "--draft-arguments" in flags:
+            msg = "no such flag"
+            raise SpectoolError(msg)
+        with serving(Reference()) as url:
+            yield Server(url=url)
+
+    monkeypatch.setattr(measuring, "started", start)
+    monkeypatch.setattr(measuring, "packages", lambda _: {"vllm": "0"})
+    cells = property(lambda self: [small(server) for server in self.servers])
+    monkeypatch.setattr(Plan, "cells", cells)
+    return given
+
+
+PLACE = Place(start=Start(python=Path("python"), model=Path("model")))
+
+
+def test_the_cache_under_pressure_holds_two_conversations(starts: list[tuple[str, ...]]) -> None:
+    """Its size follows from what was measured before; without drafts the rest is worth it."""
+    found = measuring.measure(Plan(repeats=1, drafts=True), PLACE)
+    roomy, pressure, drafts = starts
+    assert (roomy, drafts) == ((), ("--draft-arguments",))
+    override, blocks, length, tokens = pressure
+    assert (override, length) == ("--num-gpu-blocks-override", "--max-model-len")
+    block = found["servers"]["roomy"]["block_tokens"] or 16
+    assert int(blocks) % 2 == 0
+    assert int(tokens) <= (int(blocks) - 1) * block
+    assert found["not_run"] == {"drafts": "no such flag"}
+    assert found["servers"].keys() == {"roomy", "pressure"}
+
+
+@pytest.mark.usefixtures("starts")
+def test_what_is_found_can_be_committed() -> None:
+    """All of it is read, and every table shows it."""
+    found = measuring.measure(Plan(repeats=1), PLACE)
+    engine = Engine.model_validate_json(json.dumps(found))
+    results = read_results(ROOT).model_copy(update={"engine": engine, "proof": None})
+    shown = {name: write(results) for name, write in BLOCKS.items()}
+    assert "| `double_executions` | 0 | <= 0 | yes |" in shown["engine-bars"]
+    assert "reference" in shown["engine-bars"]
+    assert shown["engine-cells"].count("| in place |") == 2
+    assert shown["engine-measured"].startswith("**Measured** on a small model, with 2 of 2 ")
+
+
+def test_a_server_there_is_no_time_for_is_not_started(starts: list[tuple[str, ...]]) -> None:
+    """What was measured before is worth its result, and the first is measured in any case."""
+    found = measuring.measure(Plan(repeats=1, until_s=0.0), PLACE)
+    assert starts == [()]
+    assert found["not_run"] == {"pressure": "no time was left for it"}
+
+
 def test_a_server_is_started_and_stopped(python: Path, tmp_path: Path) -> None:
     """It serves on a port of its own with vLLM's flags, and is gone with all it wrote."""
     start = Start(python=python, model=tmp_path, flags=["--enforce-eager"])
@@ -277,6 +439,17 @@ def test_a_server_that_does_not_start_says_why(python: Path, tmp_path: Path) -> 
     start = Start(python=python, model=tmp_path, flags=["--refuse"])
     with pytest.raises(SpectoolError, match=r"status 1: .*no such model"), started(start):
         pass
+
+
+def test_the_first_errors_of_a_server_are_said(python: Path, tmp_path: Path) -> None:
+    """Not the last lines, which only say that there were errors; the whole log stays on request."""
+    logs = tmp_path / "logs" / "of servers"
+    start = Start(python=python, model=tmp_path, flags=["--fail"], logs=logs)
+    message = r": ValueError: no room \| RuntimeError: see above$"
+    with pytest.raises(SpectoolError, match=message), started(start):
+        pass
+    (log,) = logs.iterdir()
+    assert "one last line" in log.read_text("utf-8")
 
 
 def test_a_terminated_benchmark_leaves_no_server(python: Path, tmp_path: Path) -> None:

@@ -108,8 +108,8 @@ def _verdicts(observed: RecordingObserver) -> list[tuple[str, str]]:
     return sorted((e.tool, e.verdict) for e in observed.events if e.kind == "guess")
 
 
-def _agent(middleware: list[AgentMiddleware]) -> Any:
-    model = ScriptedModel(turns=[text("done")], generation_s=0.05)
+def _agent(middleware: list[AgentMiddleware], generation_s: float = 0.05) -> Any:
+    model = ScriptedModel(turns=[text("done")], generation_s=generation_s)
     return create_agent(model, [look, pay], middleware=middleware)
 
 
@@ -133,7 +133,8 @@ def test_gate_is_found_in_a_blocking_run(gate: str, first: bool) -> None:
     """The same where handlers are plain functions."""
     observed = RecordingObserver()
     pair = [_ours(observed), GATES[gate]()]
-    _agent(pair if first else pair[::-1]).invoke(ASK)
+    # Real seconds: a busy machine starts the speculator's thread late.
+    _agent(pair if first else pair[::-1], generation_s=0.5).invoke(ASK)
     assert _verdicts(observed) == HELD_BACK
 
 

@@ -151,12 +151,48 @@ async def test_a_treated_run_is_not_stock(form: Form, way: Way) -> None:
     assert (report.comparison.holdout.n, report.comparison.treated.n) == (0, 1)
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if form != "sequence"])
-async def test_each_turn_of_a_held_out_run_is_counted_once(form: Form) -> None:
-    """Two answers of the model are two turns."""
+@ways
+@every_form
+async def test_each_turn_of_a_held_out_run_is_counted_once(form: Form, way: Way) -> None:
+    """Two answers of the model are two turns, whatever steps there are around the model."""
     show = Show(form, 1.0)
+    await show.run(way)
+    assert show.spec.report().idle == {"held_out": 2}
+    assert show.spec.report().turns == 2
+
+
+@pytest.mark.parametrize("holdout", [1.0, 1e-9])
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "function"])  # it sleeps
+async def test_both_arms_count_the_same_turns(form: Form, holdout: float) -> None:
+    """A turn's seconds are those between two calls of the model: a step around it is none."""
+    turns = [Turn(message=message, generation_s=1.0) for message in TURNS]
+    show = Show(form, holdout, turns=turns)
     await show.run("ainvoke")
-    assert show.spec.report().idle["held_out"] == show.spec.report().turns == 2
+    comparison = show.spec.report().comparison
+    assert comparison is not None
+    arm = comparison.holdout if holdout == 1 else comparison.treated
+    assert arm.turn_s == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("holdout", [1.0, 1e-9])
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_node_that_calls_no_model_is_no_turn(holdout: float, *, fails: bool) -> None:
+    """Whatever comes of it, nothing is counted, in either arm."""
+    show = Show("function", holdout)
+
+    async def node(_: MessagesState) -> Any:
+        if fails:
+            raise ConnectionError("gone")
+        return {"messages": [text("done")]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("agent", show.spec.model_node(node))
+    builder.add_edge(START, "agent")
+    show.agent = builder.compile()
+    await show.run("ainvoke")
+    assert show.spec.report().turns == 0
+    assert show.spec.report().idle == {}
+    assert [event.kind for event in show.log.events if event.turn] == []
 
 
 @every_form

@@ -158,3 +158,19 @@ def test_real_patterns_are_learned_merged_and_replayed(
     assert cli.main([*learned, "--merge"]) == 2
     assert (tmp_path / "p.json").read_text() == "{"
     assert "learn it anew" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_runs_without_tools_are_learned_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], runs: int
+) -> None:
+    """What is left out is said, and the rest is learned; a name is written once 3 runs had it."""
+    bare = json.dumps({"messages": RECORD["messages"]})
+    path = tmp_path / "runs.jsonl"
+    path.write_text(f"{bare}\n" * runs)
+    assert cli.main(["learn", str(path), "-o", str(tmp_path / "p.json")]) == 0
+    printed = capsys.readouterr()
+    assert "left out are their schemas and which of them only read" in printed.err
+    assert "all else is used" in printed.err
+    assert f"{2 * runs} calls in {2 * runs} turns of {runs} runs learned" in printed.out
+    assert ('"look"' in (tmp_path / "p.json").read_text()) == (runs == 3)

@@ -6,12 +6,12 @@ from typing import Annotated, Any, TypedDict
 
 from langchain.agents import create_agent
 from langchain_core.tools import tool
-from langgraph.graph import START, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Send
 
 from langchain_spectool import Guess, Speculation, TurnRequest, speculatable
 from langchain_spectool._core.ports import Speculator
-from langchain_spectool.testing import ScriptedModel, text
+from langchain_spectool.testing import RecordingObserver, ScriptedModel, text
 
 
 @speculatable
@@ -80,3 +80,23 @@ async def test_runs_one_after_another_have_names_of_their_own() -> None:
     for _ in range(5):
         await agent.ainvoke({"messages": "hi"})
     assert len({*namer.runs}) == 5
+
+
+async def test_two_speculations_in_one_graph_name_one_run() -> None:
+    """A log that both write to tells of one run with the turns of both; the next has its own."""
+    log = RecordingObserver()
+    specs = [Speculation(speculators=[Namer()], observers=[log]) for _ in range(2)]
+    model = ScriptedModel(turns=[text("done")] * 4, generation_s=1.0)
+    agents = [create_agent(model, [look], middleware=[spec.middleware()]) for spec in specs]
+    builder = StateGraph(MessagesState)
+    for place, agent in enumerate(agents):
+        builder.add_node(f"agent {place}", agent)
+    builder.add_edge(START, "agent 0")
+    builder.add_edge("agent 0", "agent 1")
+    graph = builder.compile()
+    for _ in range(2):
+        await graph.ainvoke({"messages": "hi"})
+    turns = [event.run for event in log.events if event.kind == "turn_committed"]
+    ends = [event.run for event in log.events if event.kind == "run_ended"]
+    assert turns == ends
+    assert turns[0] == turns[1] != turns[2] == turns[3]

@@ -56,7 +56,8 @@ _SPEC = AgentSpec(
 def _spec(form: str, entry: str, clock: str) -> AgentSpec:
     spec = replace(_SPEC, entry=entry, clock=clock, **_FORMS[form])
     if clock == "sync":
-        turns = tuple(replace(turn, generation=100) for turn in spec.turns)
+        # Real time: long enough for a busy machine to start all early runs.
+        turns = tuple(replace(turn, generation=200) for turn in spec.turns)
         spec = replace(spec, turns=turns)
     return spec
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_spectool._runtime.run_watch import MOST_RUNS, RunWatch, WatchedRun
+from langchain_spectool._runtime.run_watch import MOST_RUNS, RunName, RunWatch, WatchedRun
 
 
 class Paused(Exception):  # noqa: N818 - stands for an interrupt
@@ -53,6 +53,17 @@ def test_turns_of_one_run_share_it() -> None:
         scene.now_s = 3.0
     assert scene.ended == [(1, 3.0, True)]
     assert scene.watched == 0
+
+
+def test_watches_of_one_run_agree_on_its_name() -> None:
+    """Whoever meets it first names it; the next run has another name, though both are held."""
+    ours, theirs = (RunWatch(lambda _: False, lambda *_: None, prefix=each) for each in "ab")
+    control, held = Control(), list[WatchedRun]()
+    for _ in range(2):
+        with ExitStack() as stack:
+            held += [each.enter(control, lambda: 0.0, stack.push) for each in (ours, theirs)]
+    assert [run.name.text for run in held] == ["a.1", "a.1", "a.2", "a.2"]
+    assert theirs.enter(Control(), lambda: 0.0, None).name.text == "b.3"
 
 
 def test_the_next_run_is_another_one() -> None:
@@ -171,7 +182,7 @@ def test_runs_of_many_threads_have_their_own_numbers() -> None:
 
 def watched(**fields: Any) -> WatchedRun:
     """Return a run that began at 0."""
-    return WatchedRun(number=1, held_out=False, started_s=0.0, **fields)
+    return WatchedRun(number=1, name=RunName("1"), held_out=False, started_s=0.0, **fields)
 
 
 def test_a_turn_lasts_until_the_next_one_or_the_end() -> None:

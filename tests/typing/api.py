@@ -4,7 +4,9 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, assert_type
 
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool, StructuredTool, tool
 
 from langchain_spectool import (
@@ -110,5 +112,6 @@ node = SpeculativeToolNode([plain], speculation=spec, handle_tool_errors=True)
 assert_type(middleware.speculation, Speculation)
 assert_type(spec.report().hits, int)
 assert_type(spec.report().hit_rate, float | None)
-assert_type(spec.model(model), BaseChatModel)
+assert_type(spec.model(model), ScriptedModel)
+assert_type(spec.model(model.bind_tools([plain])), Runnable[LanguageModelInput, AIMessage])
 spec.invalidate(tags=["docs"])

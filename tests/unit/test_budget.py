@@ -38,8 +38,10 @@ LIMITS = st.builds(
     usd=st.none() | st.floats(0, 4),
     tokens=st.none() | st.integers(0, 1500),
     tool_s=st.none() | st.floats(0, 10),
-    every_s=st.none() | st.floats(1, 20),
 )
+WINDOWS = st.builds(replace, LIMITS, every_s=st.none() | st.floats(1, 20))
+LEVELS_LIMITED = st.tuples(st.none() | LIMITS, *[st.none() | WINDOWS] * 3).map(list)
+"""One for each level; a turn's has no window."""
 STEPS = st.tuples(
     st.sampled_from(["reserve", "reserve", "spend", "settle", "unknown", "give back", "wait"]),
     st.integers(0, 20),
@@ -76,6 +78,14 @@ def test_a_window_takes_time() -> None:
     assert Budget(calls=0, usd=0, tokens=0, tool_s=0).calls == 0
     with pytest.raises(ValueError, match="`every_s` of a budget must be more than 0"):
         Budget(every_s=0)
+
+
+def test_a_turn_has_no_window() -> None:
+    """A turn's account is new with the turn: a window that would never count is refused."""
+    with pytest.raises(ValueError, match="`turn` takes no `every_s`, got 60: leave it out, or"):
+        Budgets(turn=Budget(calls=4, every_s=60))
+    window = Budget(calls=4, every_s=60)
+    assert Budgets(run=window, tenant=window, process=window).turn is None
 
 
 # --- charges
@@ -165,7 +175,7 @@ def test_a_reservation_is_settled_once() -> None:
 
 def test_a_window_refills_what_was_spent_but_not_what_is_out() -> None:
     """At `every_s` the spent is forgotten; what still runs goes on counting."""
-    ledger = ledger_of(calls=2, every_s=60)
+    ledger = Ledger(Budgets(process=Budget(calls=2, every_s=60)))
     first, second = (ledger.reserve(ONE, [("process", "")], 0.0) for _ in range(2))
     assert first is not None
     assert second is not None
@@ -257,7 +267,7 @@ class Books:
 
 
 @settings(max_examples=150)
-@given(st.lists(STEPS, max_size=60), st.lists(st.none() | LIMITS, min_size=4, max_size=4))
+@given(st.lists(STEPS, max_size=60), LEVELS_LIMITED)
 def test_no_interleaving_overspends_or_leaks(
     steps: list[tuple[str, int, Charge, float]], limits: list[Budget | None]
 ) -> None:

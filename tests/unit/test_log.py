@@ -52,6 +52,22 @@ def test_each_kind_has_its_level(kind: Any, level: int, caplog: pytest.LogCaptur
     assert line.startswith(f"turn 3 {kind} hit ")
 
 
+def test_an_engine_of_no_use_is_a_warning_once(caplog: pytest.LogCaptureFixture) -> None:
+    """For each reason; what an engine does otherwise is for debugging."""
+    caplog.set_level(logging.DEBUG, "langchain_spectool")
+    observer = LogObserver()
+    for verdict, detail in [
+        *[("refused", "the engine answered 404")] * 2,
+        ("refused", "the engine answered 401"),
+        *[("elsewhere", ""), ("not_openai", ""), ("no_run_end", ""), ("no_model", "")],
+        *[("posted", ""), ("continued", ""), ("failed", "")],
+    ]:
+        observer.on_event(Event(kind="engine", at_s=0.0, verdict=verdict, detail=detail))
+    warned, other = logging.WARNING, logging.DEBUG
+    levels = [record.levelno for record in caplog.records]
+    assert levels == [warned, other, *[warned] * 5, *[other] * 3]
+
+
 def test_line_names_what_is_there(caplog: pytest.LogCaptureFixture) -> None:
     """A field that says something is named with its value; seconds are rounded."""
     [(_, line)] = _lines(caplog, kind="claim", **EVERYTHING)

@@ -11,7 +11,8 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from vllm_spectool._core.decide import ContinuationLimits
 from vllm_spectool.reference import (
     CHATML,
+    DRIFTING,
     LLAMA,
     Call,
     Prompt,
@@ -112,9 +115,9 @@ class Server:
         path = f"/cache-tool-output/chatcmpl-{request_id}"
         return self.http.post(path, json=entries, headers={"X-Spectool-Key": key or self.key})
 
-    def delete(self, request_id: str) -> httpx.Response:
+    def delete(self, request_id: str, *, key: str | None = None) -> httpx.Response:
         path = f"/v1/cache-tool-output/chatcmpl-{request_id}"
-        return self.http.delete(path, headers={"X-Spectool-Key": self.key})
+        return self.http.delete(path, headers={"X-Spectool-Key": key or self.key})
 
     def output_of(self, name: str, arguments: str) -> str:
         """Do what the tool does."""
@@ -274,9 +277,25 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
         yield from _running(_URL)
         return
     style: Style = request.param
-    service = Reference(
-        contract_model, style=style, settings=ReferenceSettings(api_keys=(API_KEY,))
-    )
+    yield from _reference(style, ContinuationLimits())
+
+
+@pytest.fixture
+def drifting_server() -> Callable[[bool], AbstractContextManager[Server]]:
+    """Make a server whose template writes calls otherwise than its model: strict, or not."""
+    if _URL:
+        pytest.skip("it would need a server of its own")
+
+    def made(allow_drift: bool) -> AbstractContextManager[Server]:
+        limits = ContinuationLimits(allow_drift=allow_drift)
+        return contextmanager(_reference)(DRIFTING, limits)
+
+    return made
+
+
+def _reference(style: Style, limits: ContinuationLimits) -> Iterator[Server]:
+    settings = ReferenceSettings(api_keys=(API_KEY,), continuation_limits=limits)
+    service = Reference(contract_model, style=style, settings=settings)
     with serving(service) as url, _client(url, API_KEY) as http:
         special = style.stop_token
         yield Server(http=http, model="reference", prompts=PROMPTS, special=special, has_key=True)

@@ -1,6 +1,7 @@
 """The tool cache's own routes."""
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -84,8 +85,20 @@ def test_a_key_is_required(server: Any, request_id: str, key: str | None) -> Non
 
 def test_an_id_has_a_length(server: Any) -> None:
     """400, and the id is named."""
-    refused = server.post("x" * 300, [ENTRY])
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "response_id")
+    headers = {"X-Spectool-Key": server.key}
+    for own in ("", "x" * 300):
+        refused = server.http.post(f"/cache-tool-output/{own}", json=[ENTRY], headers=headers)
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "response_id")
+
+
+@BOTH
+@pytest.mark.parametrize("own", ["tenant/1", "/", "a%2Fb", "50%", "a?b#c"])
+def test_an_id_may_hold_any_character(server: Any, request_id: str, path: str, own: str) -> None:
+    """Callers choose them; one that is not found would look like a server without the cache."""
+    url = f"{path}/{quote(f'chatcmpl-{request_id}{own}', safe='')}"
+    headers = {"X-Spectool-Key": server.key}
+    assert server.http.post(url, json=[ENTRY], headers=headers).json() == {"cached": 1}
+    assert server.http.delete(url, headers=headers).json() == {"deleted": 1}
 
 
 def test_too_large_is_413(server: Any, request_id: str) -> None:

@@ -89,9 +89,10 @@ def test_other_arguments_miss(server: Any, request_id: str, stream: bool) -> Non
 def test_another_key_misses(server: Any, request_id: str, stream: bool) -> None:
     """Whoever knows an id but not the key puts nothing into the response."""
     entries = server.entries(server.round_trip(server.prompt("single"), stream=stream))
-    posted = server.post(request_id, entries, key="somebody-elses-key-0123456789")
-    assert posted.json() == {"cached": 1}
+    other = "somebody-elses-key-0123456789"
+    assert server.post(request_id, entries, key=other).json() == {"cached": 1}
     plain(server, "single", request_id, stream=stream)
+    assert server.delete(request_id, key=other).json() == {"deleted": 1}
 
 
 def test_another_id_misses(server: Any, request_id: str, stream: bool) -> None:
@@ -200,3 +201,20 @@ def test_an_output_that_is_no_string_is_its_json(
         assert said.resolved[0][0]["output_sha256"] == sha256(text.encode()).hexdigest()
         answers.append(said.turns)
     assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("name", ["single", "parallel", "two_turns"])
+def test_a_template_that_drifts_goes_on_only_where_that_is_allowed(
+    drifting_server: Any, request_id: str, stream: bool, name: str
+) -> None:
+    """Strictly it is a plain answer; else every turn is the round trip's, usage included."""
+    for allow_drift, outcome in ((False, "template_drift"), (True, "continued_drifted")):
+        with drifting_server(allow_drift) as server:
+            prompt = server.prompt(name)
+            turns = server.round_trip(prompt, stream=stream)
+            server.post(request_id, server.entries(turns))
+            said = server.ask(prompt, stream=stream, request_id=request_id, opted_in=True)
+            assert said.turns == (turns if allow_drift else turns[:1])
+            counted = server.http.get("/metrics").text
+            times = len(turns) - 1 if allow_drift else 1
+            assert f'turns_total{{outcome="{outcome}"}} {times}\n' in counted

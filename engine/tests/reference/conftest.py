@@ -45,6 +45,13 @@ class Desk:
         """Return what entries are found by."""
         return f"chatcmpl-{request_id}", key_digest(KEY) or ""
 
+    def counts(self, service: Reference) -> dict[str, int]:
+        """Return the turns counted so far, by outcome."""
+        counted = service.store.tally.snapshot()
+        return {
+            name.removeprefix("turns."): count for name, count in counted.items() if "turns" in name
+        }
+
     def turns(self, response: Mapping[str, Any]) -> list[Any]:
         """Return message, finish reason and usage of each turn, without ids."""
         rest = response.get("spectool", {}).get("continuations", [])

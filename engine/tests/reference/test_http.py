@@ -23,6 +23,8 @@ from vllm_spectool.reference import (
     scripted,
     serving,
 )
+from vllm_spectool.reference.app import build_app
+from vllm_spectool.web import PARSED_IN_PLACE
 
 HI = {"messages": [{"role": "user", "content": "hi"}]}
 
@@ -143,6 +145,15 @@ def test_every_route_below_v1_asks_for_a_key() -> None:
         ('{"messages": [{"role": "assistant", "tool_calls": [1]}]}', "messages"),
         ('{"messages": [{"role": "user", "content": "x"}], "tools": {}, "n": 2}', "n"),
         ('{"messages": [{"role": "user", "content": "x"}], "tools": {"a": 1}}', "tools"),
+        ('{"messages": [{"role": []}]}', "messages[0].role"),
+        ('{"messages": [{"role": "user", "content": "x"}], "tools": [{}]}', "tools[0].function"),
+        ('{"tools": [{"function": {"name": 1}}]}', "tools[0].function"),
+        ('{"messages": [{"role": "user", "content": "x"}], "stop": 5}', "stop"),
+        ('{"messages": [{"role": "user", "content": "x"}], "stop": ["a", 1]}', "stop"),
+        (
+            '{"messages": [{"role": "user", "content": "x"}], "stream_options": "x"}',
+            "stream_options",
+        ),
         ('{"messages": [{"role": "user", "content": "x"}], "max_tokens": 0}', "max_tokens"),
         ('{"messages": [{"role": "user", "content": "x"}], "max_tokens": 9000}', "max_tokens"),
     ],
@@ -226,25 +237,21 @@ def test_the_laptop_model_calls_and_answers() -> None:
 
 
 def test_it_starts_from_the_shell() -> None:
-    """On a port of one's choice, with its key, and ends when told to."""
+    """On a port of one's choice, with its key; it says where, and ends when told to."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "vllm_spectool.reference", "--port", str(port)]
-    with subprocess.Popen([*command, "--api-key", "sk-1", "--token-s", "0"]) as process:
+    command += ["--api-key", "sk-1", "--token-s", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         try:
+            assert process.stdout.readline() == f"serving at http://127.0.0.1:{port}/v1\n"
             with client(f"http://127.0.0.1:{port}") as http:
-                until(lambda: _healthy(http))
+                assert http.get("/health").status_code == 200
                 assert http.get("/v1/models").status_code == 401
         finally:
             process.terminate()
     assert process.returncode in {0, -15}
-
-
-def _healthy(http: httpx.Client) -> bool:
-    try:
-        return http.get("/health").status_code == 200
-    except httpx.ConnectError:
-        return False
 
 
 def test_a_slow_engine_takes_its_time() -> None:
@@ -260,3 +267,57 @@ def test_a_slow_engine_takes_its_time() -> None:
 
     asyncio.run(case())
     assert slept == [0.5] * 4
+
+
+def _entry(output: str, keys: int = 1) -> dict[str, Any]:
+    many = {f"key {number}": [number, None] for number in range(keys)}
+    return {"name": "look", "output": {"said": output, **many}}
+
+
+def test_a_large_post_is_not_overtaken() -> None:
+    """It is parsed in a thread, and later posts and deletions of its response wait for it."""
+
+    async def case() -> tuple[list[Any], list[str]]:
+        service = Reference(scripted("Done."))
+        kept: list[str] = []
+        own = service.put
+
+        async def put(owner: Any, entries: Any) -> int:
+            kept.append(f"{threading.current_thread().name}: {entries[0].content[:12]}")
+            return await own(owner, entries)
+
+        service.put = put  # type: ignore[method-assign]
+        transport = httpx.ASGITransport(build_app(service))
+        path, headers = "/cache-tool-output/chatcmpl-1", {"X-Spectool-Key": "k" * 22}
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
+            posts = [[_entry("first", 20_000)], [_entry("second")]]
+            assert len(json.dumps(posts[0])) > 10 * PARSED_IN_PLACE
+            answers = await asyncio.gather(
+                *(http.post(path, json=body, headers=headers) for body in posts),
+                http.delete(path, headers=headers),
+                http.post(path.replace("-1", "-2"), json=posts[1], headers=headers),
+            )
+        return [answer.json() for answer in answers], kept
+
+    answers, kept = asyncio.run(case())
+    assert answers == [{"cached": 1}, {"cached": 1}, {"deleted": 1}, {"cached": 1}]
+    # Another response's post does not wait.
+    assert kept == [f'MainThread: {{"said": "{text}'[:24] for text in ("second", "first", "second")]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/cache-tool-output/chatcmpl-1"])
+def test_a_client_that_goes_in_the_middle_of_its_request(
+    path: str, nothing_left: dict[str, int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing begins, nothing is logged, and the next client is served."""
+    service = Reference(scripted("Done."))
+    with serving(service) as url, client(url) as http:
+        host, port = re.findall(r"//(.*):(\d+)", url)[0]
+        with socket.create_connection((host, int(port))) as raw:
+            head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nX-Spectool-Key: {'k' * 22}\r\n"
+            raw.sendall(f"{head}Content-Length: 100\r\n\r\n[".encode())
+            time.sleep(0.01)
+        assert http.post("/v1/chat/completions", json=HI).status_code == 200
+        until(lambda: service.left() == nothing_left)
+    assert capsys.readouterr().err == ""
+    assert service.requests == 1

@@ -16,6 +16,7 @@ from vllm_spectool._core.decide import (
     Hit,
     TurnEnd,
     extension,
+    extension_by_stops,
 )
 from vllm_spectool._core.entries import Entry
 from vllm_spectool._core.params import Call, call_key
@@ -54,12 +55,22 @@ def looked(store: Store, end: TurnEnd = END, now_s: float = 0) -> Any:
     return Decider(store, LIMITS, ["<end>"]).look(end, now_s)
 
 
-def settled(store: Store, hit: Hit, rendered: Any = RENDERED) -> Any:
+def settled(
+    store: Store,
+    hit: Hit,
+    rendered: Any = RENDERED,
+    *,
+    resident: Any = RESIDENT,
+    limits: ContinuationLimits = LIMITS,
+    **fields: float,
+) -> Any:
     """Settle with what is rendered; what it says is what is counted."""
     before = store.tally.snapshot()
-    verdict = Decider(store, LIMITS, []).settle(hit, resident=RESIDENT, rendered=rendered, now_s=0)
+    decider = Decider(store, limits, [])
+    verdict = decider.settle(hit, resident=resident, rendered=rendered, now_s=0, **fields)
     counted = store.tally.snapshot().items() - before.items()
-    outcome = verdict if isinstance(verdict, str) else "continued"
+    went_on = "continued_drifted" if getattr(verdict, "drifted", False) else "continued"
+    outcome = verdict if isinstance(verdict, str) else went_on
     assert {name for name, _ in counted if name.startswith("turns")} == {f"turns.{outcome}"}
     return verdict
 
@@ -163,6 +174,14 @@ def test_what_happens_while_the_prompt_is_rendered_counts(
     assert settled(store, hit) == "no_entry"
 
 
+def test_the_kv_cache_may_have_no_room() -> None:
+    """The outputs are left for the round trip."""
+    store = holding(entry())
+    assert settled(store, looked(store), most_tokens=len(RENDERED) - 1) == "kv_full"
+    assert store.entries == 1
+    assert settled(store, looked(store), most_tokens=len(RENDERED)).token_ids == (7, 8)
+
+
 TOKENS = st.lists(st.integers(0, 2), max_size=5)
 
 
@@ -171,4 +190,78 @@ def test_only_an_exact_continuation_extends(resident: list[int], rendered: list[
     """By one token or more; together they are what was rendered."""
     ids = extension(resident, rendered)
     extends = len(rendered) > len(resident) and rendered[: len(resident)] == resident
-    assert ids == (tuple(rendered[len(resident) :]) if extends else "template_drift")
+    assert ids == (tuple(rendered[len(resident) :]) if extends else None)
+
+
+DRIFTING = replace(LIMITS, allow_drift=True)
+STOP = 0
+WORDS = st.lists(st.integers(1, 2), max_size=3)
+MESSAGES = st.lists(WORDS, min_size=1, max_size=3)
+
+
+def closed(messages: list[list[int]]) -> list[int]:
+    """Write messages, each with a stop token at its end."""
+    return [token for message in messages for token in (*message, STOP)]
+
+
+@given(TOKENS.filter(bool), TOKENS)
+def test_drift_makes_no_difference_where_there_is_none(
+    resident: list[int], rendered: list[int]
+) -> None:
+    """What is strict goes on as ever, and only what is not is counted apart."""
+    strict, loose = holding(entry()), holding(entry())
+    verdict = settled(strict, looked(strict), rendered, resident=resident)
+    allowed = settled(loose, looked(loose), rendered, resident=resident, limits=DRIFTING)
+    if verdict == "template_drift":
+        assert allowed == verdict or allowed.drifted
+    else:
+        assert allowed == verdict
+        assert not allowed.drifted
+
+
+@given(MESSAGES, st.data(), WORDS.filter(bool), WORDS)
+def test_a_drifted_response_goes_on_with_what_follows_its_turn(
+    stands: list[list[int]], data: st.DataObject, output: list[int], prompt: list[int]
+) -> None:
+    """As many messages are as were, in whatever words: then come the outputs."""
+    count = len(stands)
+    written = data.draw(st.lists(WORDS, min_size=count, max_size=count))
+    after = (*closed([output]), *prompt)
+    store = holding(entry())
+    verdict = settled(
+        store,
+        looked(store),
+        (*closed(written), *after),
+        resident=closed(stands),
+        limits=DRIFTING,
+    )
+    assert verdict.token_ids == after
+    assert verdict.drifted == (written != stands)
+    assert store.entries == 0
+
+
+@pytest.mark.parametrize(
+    "rendered", [(), (1, 1, 1), (1, 0, 2, 2), (1, 0, 2, 0), (2, 2, 0)], ids=str
+)
+def test_what_does_not_close_the_turn_drifts(rendered: Any) -> None:
+    """Fewer stop tokens than stand, or nothing after them."""
+    assert extension_by_stops((1, 0, 1, 0), rendered) is None
+    store = holding(entry())
+    assert (
+        settled(store, looked(store), rendered, resident=(1, 0, 1, 0), limits=DRIFTING)
+        == "template_drift"
+    )
+    assert store.entries == 1
+
+
+def test_a_drifted_response_has_to_fit_as_it_stands() -> None:
+    """It may be longer than what was rendered: the model's context, and the KV cache."""
+    resident, rendered = (*range(1, 90), 0), (1, 0, 5, 6)
+    store = holding(entry())
+    limits = replace(DRIFTING, context_tokens=93)
+    asked: dict[str, Any] = {"resident": resident, "limits": limits}
+    full = looked(store, replace(END, max_tokens=2))
+    assert settled(store, full, rendered, **asked) == "context_full"
+    hit = looked(store, replace(END, max_tokens=1))
+    assert settled(store, hit, rendered, **asked, most_tokens=91) == "kv_full"
+    assert settled(store, hit, rendered, **asked, most_tokens=92).token_ids == (5, 6)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vllm_spectool._core.params import Call, call_key, parse_arguments, parse_json
+from vllm_spectool._core.params import MOST_LEVELS, Call, call_key, parse_arguments, parse_json
 
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -98,3 +98,12 @@ def test_what_is_no_strict_json_is_refused(text: str | bytes) -> None:
 def test_arguments_are_an_object(text: str, params: dict[str, Any] | None) -> None:
     """No arguments at all are an empty one."""
     assert parse_arguments(text) == params
+
+
+def test_what_is_nested_too_deeply_is_refused() -> None:
+    """Long before Python refuses to: what is read can be written wherever it is needed."""
+    for opening, closing in (("[", "]"), ('{"a": ', "}")):
+        text = opening * MOST_LEVELS + "1" + closing * MOST_LEVELS
+        assert parse_json(text)
+        with pytest.raises(ValueError, match=f"more than {MOST_LEVELS} levels"):
+            parse_json(opening + text + closing)

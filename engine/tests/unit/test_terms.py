@@ -4,14 +4,13 @@ from typing import Any
 
 import pytest
 
-from vllm_spectool._core.terms import Sampling, is_opted_in, key_digest, room
+from vllm_spectool._core.terms import Sampling, drafts_key, is_opted_in, key_digest, room
 
 
 @pytest.mark.parametrize(
     ("fields", "bar"),
     [
         ({}, None),
-        ({"logprobs": True}, None),
         ({"seed": 0}, "seed"),
         ({"stop": ["x"]}, "stop"),
         ({"stop_token_ids": [1]}, "stop"),
@@ -61,3 +60,15 @@ def test_room_is_what_a_round_trip_gets(
 ) -> None:
     """All of what was asked, or nothing."""
     assert room(max_tokens, prompt_tokens=prompt_tokens, context_tokens=10) == granted
+
+
+@pytest.mark.parametrize("value", [0, "0"])
+def test_a_request_may_do_without_drafts(value: object) -> None:
+    """As a number or as text; with a key that is none it does without them anyway."""
+    key = "k" * 32
+    assert drafts_key({"spectool_key": key}) == key_digest(key)
+    assert drafts_key({"spectool_key": key, "spectool_drafts": 1}) == key_digest(key)
+    assert drafts_key({"spectool_key": key, "spectool_drafts": value}) is None
+    assert drafts_key({"spectool_key": "short"}) is None
+    assert drafts_key({}) is None
+    assert drafts_key(None) is None

@@ -6,6 +6,7 @@ import pytest
 
 from vllm_spectool.plugin.support import (
     ServerFacts,
+    draft_obstacle,
     obstacle,
     switched_off,
     untested_version,
@@ -38,6 +39,33 @@ def test_each_obstacle_is_named(change: dict[str, object], word: str) -> None:
     assert reason is not None
     assert word in reason
     assert "\n" not in reason
+
+
+def test_speculative_decoding_needs_the_scheduler_that_knows_where_a_turn_ends() -> None:
+    """This package's; then it is no obstacle, whoever proposes."""
+    speculative = replace(GOOD, speculative_decoding=True)
+    assert obstacle(replace(speculative, drafting_scheduler=True)) is None
+    assert "--draft-arguments" in (obstacle(speculative) or "")
+
+
+DRAFTING = replace(GOOD, speculative_decoding=True, drafting_scheduler=True, own_proposer=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"speculative_decoding": False}, "speculative"),
+        ({"own_proposer": False}, "proposer"),
+        ({"asynchronous": True}, "asynchronous"),
+        ({"data_parallel": 2}, "data parallelism"),
+    ],
+)
+def test_what_keeps_arguments_from_being_drafted(change: dict[str, object], word: str) -> None:
+    """Responses go on in place all the same."""
+    assert draft_obstacle(DRAFTING) is None
+    facts = replace(DRAFTING, **change)  # pyright: ignore[reportArgumentType]
+    assert word in (draft_obstacle(facts) or "")
+    assert obstacle(facts) is None
 
 
 @pytest.mark.parametrize("release", ["0.32.0", "0.32.1", "0.32.0+cpu", "0.32.2rc1"])

@@ -36,6 +36,20 @@ ENTRIES = Instrument(
 RESOLVED = Instrument(name="resolved_calls", about="Calls that were answered in place.")
 INJECTED = Instrument(name="injected_tokens", about="Tokens that were appended for them.")
 COUNTERS = (TURNS, ENTRIES, RESOLVED, INJECTED)
+DRAFTS = Instrument(
+    name="drafts",
+    about="Posted calls, by whether they could be drafted.",
+    label="event",
+    values=("made", "undraftable", "lost"),
+)
+DRAFTED = Instrument(
+    name="drafted",
+    about="What was offered to the model for verifying: requests, their steps, and tokens.",
+    label="what",
+    values=("requests", "steps", "tokens"),
+)
+DRAFT_COUNTERS = (DRAFTS, DRAFTED)
+"""Shown where arguments are drafted. vLLM counts what of them was accepted."""
 
 HELD_ENTRIES = Instrument(name="held_entries", about="Entries held now.", kind="gauge")
 HELD_BYTES = Instrument(name="held_bytes", about="Bytes held now.", kind="gauge")

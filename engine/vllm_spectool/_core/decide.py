@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from math import inf
 
 from vllm_spectool._core.counters import INJECTED, RESOLVED, TURNS
 from vllm_spectool._core.entries import Entry
@@ -20,6 +20,12 @@ class ContinuationLimits:
     """Most turns of a response; 1 turns continuations off."""
     context_tokens: int = 8192
     """What the model can hold."""
+    allow_drift: bool = False
+    """Whether a response also goes on where the chat template would write otherwise what stands.
+
+    Its model then reads its own tokens where a round trip would show it the template's, so it may
+    say something else. Prompts are counted as the round trip's all the same.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +66,8 @@ class Continuation:
     """One for each call, in order."""
     max_tokens: int
     """Most tokens of the next turn."""
+    drifted: bool = False
+    """Whether the template would write otherwise what stands."""
 
 
 class Decider:
@@ -89,7 +97,13 @@ class Decider:
         return found
 
     def settle(
-        self, hit: Hit, *, resident: Sequence[int], rendered: Sequence[int], now_s: float
+        self,
+        hit: Hit,
+        *,
+        resident: Sequence[int],
+        rendered: Sequence[int],
+        now_s: float,
+        most_tokens: float = inf,
     ) -> Continuation | Decline:
         """Say whether a response goes on in place; only then the outputs are taken.
 
@@ -98,13 +112,17 @@ class Decider:
             resident: The tokens that stand: the prompt and all turns, stop tokens included.
             rendered: The prompt of the round trip's next request.
             now_s: The store's time.
+            most_tokens: What the KV cache has room for, beside other responses.
         """
         verdict = self._settled(hit, resident, rendered, now_s)
         if isinstance(verdict, str):
             self.count(verdict)
             return verdict
+        if len(resident) + len(verdict.token_ids) > most_tokens:
+            self.count("kv_full")
+            return "kv_full"
         self._store.spend(hit.end.owner, [output.key for output in hit.outputs])
-        self.count("continued")
+        self.count("continued_drifted" if verdict.drifted else "continued")
         self._store.tally.add(RESOLVED, by=len(verdict.calls))
         self._store.tally.add(INJECTED, by=len(verdict.token_ids))
         return verdict
@@ -133,23 +151,40 @@ class Decider:
         if self._store.find(hit.end.owner, keys, now_s) != hit.outputs:
             return "no_entry"
         ids = extension(resident, rendered)
-        if isinstance(ids, str):
-            return ids
+        drifted = ids is None and self.limits.allow_drift
+        if drifted:
+            ids = extension_by_stops(resident, rendered)
+        if ids is None:
+            return "template_drift"
+        stands = max(len(rendered), len(resident) + len(ids))
         context = self.limits.context_tokens
-        most = room(hit.end.max_tokens, prompt_tokens=len(rendered), context_tokens=context)
+        most = room(hit.end.max_tokens, prompt_tokens=stands, context_tokens=context)
         if most is None:
             return "context_full"
-        return Continuation(token_ids=ids, calls=hit.calls, outputs=hit.outputs, max_tokens=most)
+        return Continuation(
+            token_ids=ids, calls=hit.calls, outputs=hit.outputs, max_tokens=most, drifted=drifted
+        )
 
 
-def extension(
-    resident: Sequence[int], rendered: Sequence[int]
-) -> tuple[int, ...] | Literal["template_drift"]:
-    """Return what `rendered` has beyond `resident`, which it has to begin with, exactly."""
+def extension(resident: Sequence[int], rendered: Sequence[int]) -> tuple[int, ...] | None:
+    """Return what `rendered` has beyond `resident`; None where it does not begin with it."""
     stands = len(resident)
     if len(rendered) <= stands or list(rendered[:stands]) != list(resident):
-        return "template_drift"
+        return None
     return tuple(rendered[stands:])
+
+
+def extension_by_stops(resident: Sequence[int], rendered: Sequence[int]) -> tuple[int, ...] | None:
+    """Return what `rendered` has after as many stop tokens as stand; None where there is nothing.
+
+    The stop token is the last of `resident`, which ended the turn. A template that closes each
+    message with it, and leaves none out, has written the turn up to there, in whatever words.
+    """
+    stop = resident[-1]
+    ends = [index for index, token in enumerate(rendered, start=1) if token == stop]
+    stops = resident.count(stop)
+    after = tuple(rendered[ends[stops - 1] :]) if len(ends) >= stops else ()
+    return after or None
 
 
 def _ruled_out(end: TurnEnd, limits: ContinuationLimits) -> Decline | None:

@@ -14,6 +14,8 @@ Decline = Literal[
     "unrenderable",
     "context_full",
     "max_turns",
+    "kv_full",
+    "preempted",
     "seed",
     "stop",
     "n",
@@ -36,11 +38,20 @@ Decline = Literal[
 - `unrenderable`: the template raises.
 - `context_full`: the next turn would not fit into the model's context.
 - `max_turns`: the response has as many turns as the server allows.
+- `kv_full`: with the next turn, responses could wait for one another's KV blocks.
+- `preempted`: the turn lost its KV blocks on the way.
 - `seed` and what follows: the request asks for something that a continuation cannot keep.
 """
 
-Outcome = Literal["continued", "malformed_key"] | Decline
-"""`malformed_key`: the request's `spectool_key` is too short or no string; it is not opted in."""
+Other = Literal["continued", "continued_drifted", "malformed_key"]
+"""What else is counted.
+
+- `continued`: the turn went on, and stands as a round trip would have it.
+- `continued_drifted`: it went on where the template would write otherwise what stands.
+- `malformed_key`: the request's `spectool_key` is too short or no string; it is not opted in.
+"""
+
+Outcome = Other | Decline
 
 DECLINES: tuple[Decline, ...] = get_args(Decline)
-OUTCOMES: tuple[Outcome, ...] = ("continued", "malformed_key", *DECLINES)
+OUTCOMES: tuple[Outcome, ...] = (*get_args(Other), *DECLINES)

@@ -2,9 +2,13 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Never, cast
+
+MOST_LEVELS = 200
+"""Deepest nesting that is read: whatever else writes or copies it later has room to."""
+_TOO_DEEP = f"nested more than {MOST_LEVELS} levels deep"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +55,7 @@ def parse_json(text: str | bytes) -> object:
 
     Raises:
         ValueError: It is no JSON text, or holds NaN, infinity, a number too large for a float, a
-            name twice in one object, a lone surrogate, or a nesting too deep to read.
+            name twice in one object, a lone surrogate, or a nesting of more than `MOST_LEVELS`.
     """
     try:
         value: object = json.loads(
@@ -60,10 +64,11 @@ def parse_json(text: str | bytes) -> object:
             parse_float=_finite,
             object_pairs_hook=_without_repeats,
         )
-        json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
-        msg = "nested too deeply"
-        raise ValueError(msg) from None
+        raise ValueError(_TOO_DEEP) from None
+    if _is_deeper(value, MOST_LEVELS):
+        raise ValueError(_TOO_DEEP)
+    json.dumps(value, ensure_ascii=False).encode()
     return value
 
 
@@ -74,6 +79,22 @@ def parse_arguments(text: str) -> Mapping[str, Any] | None:
     except ValueError:
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def _is_deeper(value: object, most: int) -> bool:
+    """Say whether lists and objects are nested more than `most` levels."""
+    level: list[object] = [value]
+    for _ in range(most + 1):
+        level = [item for each in level for item in _items(each)]
+        if not level:
+            return False
+    return True
+
+
+def _items(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value).values()
+    return cast("list[object]", value) if isinstance(value, list) else ()
 
 
 def _refuse_constant(name: str) -> Never:

@@ -9,6 +9,8 @@ from vllm_spectool._core.outcomes import Decline
 
 KEY_ARGUMENT = "spectool_key"
 """Name in `vllm_xargs`, which vLLM hands on as `SamplingParams.extra_args`."""
+DRAFTS_ARGUMENT = "spectool_drafts"
+"""Name in `vllm_xargs`: 0 for no drafts."""
 SHORTEST_KEY = 22
 """Characters of 128 bits in base64."""
 LONGEST_KEY = 256
@@ -23,7 +25,6 @@ class Sampling:
     stop_token_ids: Sequence[int] = ()
     """Those of the request, without the model's own."""
     n: int = 1
-    logprobs: bool = False
     prompt_logprobs: int | None = None
     ignore_eos: bool = False
     beam_search: bool = False
@@ -34,7 +35,7 @@ class Sampling:
     def bar(self) -> Decline | None:
         """The first thing that a continuation could not keep; None if there is none.
 
-        Log probabilities are kept, so `logprobs` alone bars nothing.
+        Log probabilities of a turn's own tokens are kept, so that `logprobs` is not among them.
         """
         bars: dict[Decline, bool] = {
             "seed": self.seed is not None,
@@ -63,6 +64,13 @@ def key_digest(key: object) -> str | None:
 def is_opted_in(extra_args: Mapping[str, Any] | None) -> bool:
     """Say whether a request names a key at all; `key_digest` says whether it is one."""
     return bool(extra_args) and KEY_ARGUMENT in extra_args
+
+
+def drafts_key(extra_args: Mapping[str, Any] | None) -> str | None:
+    """Return the digest of the key whose drafts a request may be offered; None for no drafts."""
+    if not extra_args or str(extra_args.get(DRAFTS_ARGUMENT)) == "0":
+        return None
+    return key_digest(extra_args.get(KEY_ARGUMENT))
 
 
 def room(max_tokens: int | None, *, prompt_tokens: int, context_tokens: int) -> int | None:

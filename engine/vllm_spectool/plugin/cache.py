@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Collection, Sequence
+from math import inf
 from typing import Any
 
 from vllm_spectool._core.counters import Tally
@@ -10,6 +11,7 @@ from vllm_spectool._core.entries import Entry, EntryLimits
 from vllm_spectool._core.outcomes import Decline, Outcome
 from vllm_spectool._core.protocol import status
 from vllm_spectool._core.store import Owner, Store
+from vllm_spectool.plugin.drafting import Drafting
 from vllm_spectool.plugin.kv_room import KvRoom
 
 
@@ -29,6 +31,8 @@ class PluginCache:
         self.tally = Tally()
         self.store = Store(None, self.tally)
         self.room = KvRoom()
+        self.drafting: Drafting | None = None
+        """Drafts the arguments of posted calls; None where that is off."""
         self._decider = Decider(self.store, limits or ContinuationLimits(), special_tokens)
 
     @property
@@ -46,10 +50,15 @@ class PluginCache:
 
     async def put(self, owner: Owner, entries: Sequence[Entry]) -> int:
         """Keep `entries`; return how many were kept."""
-        return self.store.put(owner, entries, time.monotonic())
+        kept = self.store.put(owner, entries, time.monotonic())
+        if kept and self.drafting is not None:
+            self.drafting.post(owner[1], entries)
+        return kept
 
     async def delete(self, owner: Owner) -> int:
         """Drop what a response has; return how much that was."""
+        if self.drafting is not None:
+            self.drafting.forget(owner[1])
         return self.store.delete(owner, time.monotonic())
 
     def begin(self, owner: Owner) -> None:
@@ -63,7 +72,7 @@ class PluginCache:
     def status(self) -> dict[str, Any]:
         """Say what is on, and if not, why."""
         return status(
-            on=[] if self.unable else ["o3"],
+            on=[] if self.unable else ["o3", "o2"] if self.drafting else ["o3"],
             reason=self.unable,
             limits={
                 "entries": self.entry_limits.entries,
@@ -84,9 +93,17 @@ class PluginCache:
         return None if isinstance(found, str) else found
 
     def settle(
-        self, hit: Hit, resident: Sequence[int], rendered: Sequence[int]
+        self,
+        hit: Hit,
+        resident: Sequence[int],
+        rendered: Sequence[int],
+        most_tokens: float = inf,
     ) -> Continuation | Decline:
         """Say whether a response goes on with `rendered`; if so, take the outputs."""
         return self._decider.settle(
-            hit, resident=resident, rendered=rendered, now_s=time.monotonic()
+            hit,
+            resident=resident,
+            rendered=rendered,
+            now_s=time.monotonic(),
+            most_tokens=most_tokens,
         )

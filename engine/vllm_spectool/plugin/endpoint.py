@@ -7,13 +7,21 @@ from typing import Any
 
 from vllm_spectool._core.decide import ContinuationLimits
 from vllm_spectool.plugin.cache import PluginCache
-from vllm_spectool.plugin.support import obstacle, switched_off, untested_version
+from vllm_spectool.plugin.support import (
+    ServerFacts,
+    draft_obstacle,
+    obstacle,
+    switched_off,
+    untested_version,
+)
 
 logger = logging.getLogger("vllm.spectool")
 
 TURNS = "VLLM_SPECTOOL_MAX_TURNS"
 """Environment variable: most turns of a response. `vllm-spectool serve` sets it."""
 DEFAULT_TURNS = 8
+ALLOW_DRIFT = "VLLM_SPECTOOL_ALLOW_DRIFT"
+"""Environment variable: 1 lets responses go on where the template would write otherwise."""
 
 
 class ToolCacheEndpoint:
@@ -46,7 +54,12 @@ class ToolCacheEndpoint:
         if reason is not None:
             self._turn_off(reason)
             return
-        logger.info("spectool is on: at most %d turns a response", self.cache.limits.turns)
+        logger.info(
+            "spectool is on (%s): at most %d turns a response%s",
+            ", ".join(self.cache.status()["on"]),
+            self.cache.limits.turns,
+            "; drift is allowed" if self.cache.limits.allow_drift else "",
+        )
 
     def _add_routes(self, app: Any) -> None:
         from vllm_spectool.plugin.facts import server_keys
@@ -66,19 +79,33 @@ class ToolCacheEndpoint:
         from vllm_spectool.plugin.serving import ResidentServingChat
 
         config = engine_client.vllm_config
-        reason = obstacle(facts_of(config, args))
+        facts = facts_of(config, args)
+        reason = obstacle(facts)
         if reason is not None:
             return reason
         limits = ContinuationLimits(
             turns=int(os.environ.get(TURNS, DEFAULT_TURNS)),
             context_tokens=config.model_config.max_model_len,
+            allow_drift=os.environ.get(ALLOW_DRIFT) == "1",
         )
         chat = ResidentServingChat.adopt(state.openai_serving_chat, self.cache)
+        self._add_drafting(engine_client, chat, facts)
         publish(self.cache)
         tokens = special_tokens(engine_client.renderer.tokenizer)
-        self.cache.turn_on(limits, tokens, kv_room(config.cache_config))
+        self.cache.turn_on(limits, tokens, kv_room(config))
         state.openai_serving_chat = chat
         return None
+
+    def _add_drafting(self, engine_client: Any, chat: Any, facts: ServerFacts) -> None:
+        if not facts.drafting_scheduler:
+            return
+        from vllm_spectool.plugin.drafting import drafting
+
+        reason = draft_obstacle(facts)
+        if reason is None:
+            self.cache.drafting = drafting(engine_client, chat, self.cache.tally)
+        else:
+            logger.warning("spectool drafts no arguments: %s", reason)
 
     def _turn_off(self, reason: str) -> None:
         self.cache.unable = reason

@@ -7,20 +7,26 @@ blocks gives them back in time.
 """
 
 from collections.abc import Hashable
+from math import inf
 
 
 class KvRoom:
     """Counts the blocks that opted-in responses need, at most."""
 
-    def __init__(self, tokens: int | None = None, block_tokens: int = 16) -> None:
+    def __init__(
+        self, tokens: int | None = None, block_tokens: int = 16, *, ahead: int = 1
+    ) -> None:
         """Count against a cache.
 
         Args:
             tokens: What one engine's cache holds; None for no limit.
             block_tokens: Tokens of a block, which is taken as a whole.
+            ahead: Tokens for which a turn takes room before they are written: its first one,
+                which is written before the turn can be preempted, and drafts.
         """
         self._blocks = None if tokens is None else tokens // block_tokens
         self._block_tokens = block_tokens
+        self._ahead = ahead
         self._held: dict[Hashable, int] = {}
 
     @property
@@ -36,13 +42,12 @@ class KvRoom:
         """Note that a response has ended."""
         self._held.pop(owner, None)
 
-    def fits(self, owner: Hashable, tokens: int) -> bool:
-        """Say whether a response may grow to `tokens`."""
+    def most(self, owner: Hashable) -> float:
+        """Return how many tokens a response may grow to."""
         if self._blocks is None:
-            return True
+            return inf
         others = self.held - self._held.get(owner, 0)
-        return others + self._blocks_of(tokens) <= self._blocks
+        return (self._blocks - others) * self._block_tokens - self._ahead
 
     def _blocks_of(self, tokens: int) -> int:
-        # One token more: the first of the turn is written before the turn can be preempted.
-        return (tokens + self._block_tokens) // self._block_tokens
+        return -(-(tokens + self._ahead) // self._block_tokens)

@@ -48,7 +48,7 @@ class TurnReader:
             call = self.tool_calls.setdefault(
                 part["index"], {"id": "", "name": "", "arguments": ""}
             )
-            function = part.get("function") or {}
+            function: Mapping[str, Any] = part.get("function") or {}
             call["id"] = part.get("id") or call["id"]
             call["name"] += function.get("name") or ""
             call["arguments"] += function.get("arguments") or ""

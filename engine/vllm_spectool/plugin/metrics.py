@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import REGISTRY, Collector
 
-from vllm_spectool._core.counters import COUNTERS, GAUGES, PREFIX
+from vllm_spectool._core.counters import COUNTERS, DRAFT_COUNTERS, GAUGES, PREFIX
 from vllm_spectool.plugin.cache import PluginCache
 
 
@@ -19,7 +19,10 @@ class CacheCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield each instrument with all its labels' values, those at 0 too."""
         self._cache.store.expire(time.monotonic())
-        for each in COUNTERS:
+        drafting = self._cache.drafting
+        if drafting is not None:
+            drafting.refresh()
+        for each in (*COUNTERS, *(DRAFT_COUNTERS if drafting else ())):
             labels = [each.label] if each.label else []
             counter = CounterMetricFamily(f"{PREFIX}{each.name}", each.about, labels=labels)
             for value in each.values or ("",):

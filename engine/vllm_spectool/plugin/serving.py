@@ -31,6 +31,7 @@ from vllm_spectool._core.store import Owner
 from vllm_spectool._core.terms import KEY_ARGUMENT, Sampling, is_opted_in, key_digest
 from vllm_spectool.plugin.cache import PluginCache
 from vllm_spectool.plugin.message import TurnReader, calls_of, message_of
+from vllm_spectool.plugin.pace import unhurried
 from vllm_spectool.plugin.session import DeclinedError, Session
 
 logger = logging.getLogger("vllm.spectool")
@@ -79,6 +80,8 @@ class SessionClient:
             DeclinedError: The residence ends here.
         """
         residence = _CURRENT.get()
+        # A turn is handed over once; tasks that vLLM starts from here on have no part in it.
+        _CURRENT.set(None)
         bar = residence and _engine_bar(prompt, sampling_params, options)
         if residence is not None and bar is not None:
             if residence.session.opened:
@@ -102,7 +105,7 @@ class ResidentServingChat(OpenAIServingChat):
     def adopt(cls, stock: OpenAIServingChat, cache: PluginCache) -> "ResidentServingChat":
         """Take over what `stock` was set up with."""
         made = cls.__new__(cls)
-        made.__dict__.update(stock.__dict__)
+        vars(made).update(vars(stock))
         made.engine_client = SessionClient(stock.engine_client, cache)
         made.cache = cache
         return made
@@ -116,7 +119,10 @@ class ResidentServingChat(OpenAIServingChat):
             return await super().create_chat_completion(request, raw_request)
         if request.stream:
             first = await self._answer(residence, request)
-            return self._stream(residence, first) if isinstance(first, AsyncGenerator) else first
+            if not isinstance(first, AsyncGenerator):
+                return first
+            # Between two turns a session holds its blocks, which must not wait for a slow reader.
+            return unhurried(self._stream(residence, first))
         self.cache.begin(residence.owner)
         try:
             return await self._whole(residence, await self._answer(residence, request))
@@ -230,10 +236,9 @@ class ResidentServingChat(OpenAIServingChat):
     def _judge(
         self, residence: Residence, hit: Hit, rendered: Sequence[int]
     ) -> Sequence[int] | Decline:
-        if not self.cache.room.fits(residence.session, len(rendered)):
-            self.cache.count("unsupported")
-            return "unsupported"
-        verdict = self.cache.settle(hit, residence.session.resident, rendered)
+        session = residence.session
+        most = self.cache.room.most(session)
+        verdict = self.cache.settle(hit, session.resident, rendered, most)
         if isinstance(verdict, Continuation):
             residence.records.append(resolved(verdict.calls, verdict.outputs))
             return verdict.token_ids
@@ -249,7 +254,7 @@ def _turn_end(residence: Residence, message: dict[str, Any]) -> TurnEnd:
         stopped=session.stopped,
         calls=calls_of(message),
         max_tokens=residence.body.get("max_tokens") if most is None else most,
-        bar="unsupported" if session.preempted else None,
+        bar="preempted" if session.preempted else None,
     )
 
 
@@ -272,7 +277,6 @@ def _request_bar(request: ChatCompletionRequest) -> Decline | None:
         stop=[request.stop] if isinstance(request.stop, str) else request.stop or (),
         stop_token_ids=request.stop_token_ids or (),
         n=request.n or 1,
-        logprobs=bool(request.logprobs),
         prompt_logprobs=request.prompt_logprobs,
         ignore_eos=request.ignore_eos,
     )

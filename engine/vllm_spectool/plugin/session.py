@@ -42,7 +42,7 @@ class Session:
         self.judge: Judge | None = None
         """Decides on the next turn; set while one is asked for."""
         self.resident: list[int] = []
-        """The tokens of all turns so far and their prompts."""
+        """What the engine has of the response: the prompt, all turns, what was appended."""
         self.stopped = False
         """Whether the last turn ended with a stop token of the model's."""
         self.preempted = False
@@ -67,13 +67,16 @@ class Session:
         text = None
         if self._outputs is None:
             self._outputs = self._engine.generate(self._chunks(), params, request_id, **options)
+            self.resident += rendered
         else:
-            prompt = {**prompt, "prompt_token_ids": self._extension(rendered)}
+            appended = self._appended(rendered)
+            prompt = {**prompt, "prompt_token_ids": [self.resident[-1], *appended]}
             text = self._detokenizer(rendered, params)
-            self._room.hold(self, len(rendered))
-        self.resident, self._idle = rendered, False
+            self.resident += appended
+            self._room.hold(self, len(self.resident))
+        self._idle = False
         self._inputs.put_nowait(StreamingInput(prompt=prompt, sampling_params=params))
-        turn = self._turn(self._outputs, list(rendered), prompt.get("prompt"), text)
+        turn = self._turn(self._outputs, rendered, prompt.get("prompt"), text)
         return _merged(turn) if whole else turn
 
     async def close(self) -> None:
@@ -86,19 +89,19 @@ class Session:
                 with contextlib.suppress(Exception):
                     async for _ in self._outputs:
                         pass
-            await self._outputs.aclose()
         finally:
             self._room.free(self)
+            await self._outputs.aclose()
 
     async def _chunks(self) -> AsyncGenerator[StreamingInput]:
         while (chunk := await self._inputs.get()) is not None:
             yield chunk
 
-    def _extension(self, rendered: list[int]) -> list[int]:
+    def _appended(self, rendered: list[int]) -> Sequence[int]:
         verdict = "unsupported" if self.judge is None else self.judge(rendered)
         if isinstance(verdict, str):
             raise DeclinedError
-        return [self.resident[-1], *verdict]
+        return verdict
 
     def _detokenizer(self, rendered: list[int], params: SamplingParams) -> IncrementalDetokenizer:
         # The session's own would read the turn's first token as the neighbour of the last turn's.

@@ -7,6 +7,13 @@ from importlib.metadata import packages_distributions, version
 
 SWITCH = "VLLM_SPECTOOL"
 """Environment variable that turns the plugin off when it is `0`."""
+DRAFT_RUNNING = "VLLM_SPECTOOL_DRAFT_MAX_RUNNING"
+"""Environment variable: drafts are offered while no more requests run than this."""
+DEFAULT_DRAFT_RUNNING = 8
+SCHEDULER = "vllm_spectool.plugin.scheduler.DraftingScheduler"
+PROPOSER = "vllm_spectool.plugin.proposer.NoDrafts"
+UTILITY = "spectool_take_drafts"
+"""What the engine core is called with."""
 TESTED = "0.32"
 """The releases of vLLM this was run on begin with it."""
 
@@ -19,6 +26,12 @@ class ServerFacts:
     """Whether `--enable-auto-tool-choice` and a `--tool-call-parser` are given."""
     api_servers: int = 1
     speculative_decoding: bool = False
+    drafting_scheduler: bool = False
+    """Whether the scheduler is this package's, which knows where a turn ended."""
+    own_proposer: bool = False
+    """Whether nothing else proposes drafts."""
+    asynchronous: bool = False
+    data_parallel: int = 1
     pipeline_parallel: int = 1
     kv_connector: bool = False
     encoder_decoder: bool = False
@@ -49,12 +62,26 @@ def obstacle(facts: ServerFacts) -> str | None:
         "several API servers would each have a cache of their own: pass --api-server-count 1": (
             facts.api_servers > 1
         ),
-        "speculative decoding may compute past the end of a turn": facts.speculative_decoding,
+        "speculative decoding may compute past the end of a turn: remove --speculative-config "
+        "(--draft-arguments can stand in its place)": (
+            facts.speculative_decoding and not facts.drafting_scheduler
+        ),
         "pipeline parallelism was not tested": facts.pipeline_parallel > 1,
         "a KV connector may hand a turn's blocks on": facts.kv_connector,
         "encoder-decoder models have no response to go on with": facts.encoder_decoder,
         "models that keep a state beside attention were not tested": facts.keeps_state,
         "preemptions must be seen: drop --disable-log-stats": not facts.statistics,
+    }
+    return next((reason for reason, met in reasons.items() if met), None)
+
+
+def draft_obstacle(facts: ServerFacts) -> str | None:
+    """Return why arguments are not drafted in a server with this package's scheduler."""
+    reasons = {
+        "speculative decoding is off": not facts.speculative_decoding,
+        "another proposer drafts": not facts.own_proposer,
+        "scheduling is asynchronous": facts.asynchronous,
+        "data parallelism was not tested": facts.data_parallel > 1,
     }
     return next((reason for reason, met in reasons.items() if met), None)
 

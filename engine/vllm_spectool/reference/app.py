@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.responses import Response as HttpResponse
 from starlette.routing import BaseRoute, Route
@@ -70,6 +70,8 @@ def _chat(service: Reference) -> Callable[[Request], Awaitable[HttpResponse]]:
             response = service.chat(await request.body(), dict(request.headers))
         except RejectedError as error:
             return JSONResponse(error.body, status_code=error.status)
+        except ClientDisconnect:  # in the middle of its request: nobody reads this
+            return HttpResponse(status_code=499)
         if response.request.stream:
             return _Stream(response)
         try:

@@ -76,7 +76,7 @@ class Engine:
             token_ids=list(request.prompt_ids),
             left=self.granted(request.max_tokens, prompt_tokens) or 0,
             messages=request.messages,
-            turns=[TurnStart(prompt_tokens=prompt_tokens)],
+            turns=[TurnStart(at=prompt_tokens, prompt_tokens=prompt_tokens)],
         )
         if request.owner is not None:
             self._store.begin(request.owner)
@@ -103,6 +103,13 @@ class Engine:
             if running in self.running and self._make_room(running)
         ]
 
+    def fail(self, error: Exception, now_s: float) -> list[Output]:
+        """End all requests with an error, as after a step that raised."""
+        ended = [*self.running, *self.waiting]
+        for running in ended:
+            self._remove(running, now_s)
+        return [_failed(running, error) for running in ended]
+
     def _admit(self) -> None:
         while self.waiting and self.pool.fit(self.waiting[0], len(self.waiting[0].token_ids) + 1):
             self.running.append(self.waiting.popleft())
@@ -120,14 +127,17 @@ class Engine:
         return True
 
     def _advance(self, running: Running, now_s: float) -> Output:
+        try:
+            return self._advanced(running, now_s)
+        except Exception as error:  # noqa: BLE001 - a model's fault is the request's end
+            self._remove(running, now_s)
+            return _failed(running, error)
+
+    def _advanced(self, running: Running, now_s: float) -> Output:
         scheduled = len(running.token_ids) - running.computed
         self.work.prefill_tokens += scheduled if scheduled > 1 else 0
         running.computed = len(running.token_ids)
-        try:
-            token = self._sample(running)
-        except Exception as error:  # noqa: BLE001 - a model's fault is the request's end
-            self._remove(running, now_s)
-            return Output(running=running, turn=running.turn, token_ids=(), error=error)
+        token = self._sample(running)
         running.token_ids.append(token)
         running.left -= 1
         self.work.decoded_tokens += 1
@@ -194,6 +204,7 @@ class Engine:
         except RenderingError:
             self._decider.count("unrenderable")
             return "unrenderable"
+        running.rendered = len(rendered)
         resident = running.token_ids
         return self._decider.settle(hit, resident=resident, rendered=rendered, now_s=now_s)
 
@@ -212,8 +223,13 @@ class Engine:
         running.token_ids += continuation.token_ids
         running.left = continuation.max_tokens
         running.to_say = None
-        prompt_tokens = len(running.token_ids)
-        running.turns.append(TurnStart(prompt_tokens=prompt_tokens, continuation=continuation))
+        running.turns.append(
+            TurnStart(
+                at=len(running.token_ids),
+                prompt_tokens=running.rendered,
+                continuation=continuation,
+            )
+        )
 
     def _remove(self, running: Running, now_s: float) -> None:
         self.running = [each for each in self.running if each is not running]
@@ -221,3 +237,7 @@ class Engine:
         self.pool.free(running)
         if running.request.owner is not None:
             self._store.end(running.request.owner, now_s)
+
+
+def _failed(running: Running, error: Exception) -> Output:
+    return Output(running=running, turn=running.turn, token_ids=(), error=error)

@@ -33,7 +33,7 @@ def read_chat(
         MalformedError: A field is wrong, or the prompt leaves no room for what is asked.
     """
     fields = _fields(body)
-    tools = _objects(fields, "tools")
+    tools = _tools(fields)
     template = ChatTemplate(engine.style, engine.tokenizer, tools)
     messages = _messages(fields)
     try:
@@ -80,11 +80,23 @@ def _messages(fields: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
     if not messages:
         raise _FieldError(field="messages", what="must have at least one message")
     for index, message in enumerate(messages):
-        if message.get("role") not in _ROLES:
+        role = message.get("role")
+        if not isinstance(role, str) or role not in _ROLES:
             raise _FieldError(
                 field=f"messages[{index}].role", what=f"must be one of {', '.join(sorted(_ROLES))}"
             )
     return messages
+
+
+def _tools(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    tools = _objects(fields, "tools")
+    for index, each in enumerate(tools):
+        function = each.get("function")
+        if not isinstance(function, dict) or not isinstance(
+            cast("dict[str, Any]", function).get("name"), str
+        ):
+            raise _FieldError(field=f"tools[{index}].function", what="must have a name")
+    return tools
 
 
 def _objects(fields: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
@@ -122,13 +134,19 @@ def _owner(fields: Mapping[str, Any], served: str) -> tuple[Owner | None, bool]:
 
 
 def _includes_usage(fields: Mapping[str, Any]) -> bool:
-    options: Mapping[str, Any] = fields.get("stream_options") or {}
-    return options.get("include_usage") is True
+    options: object = fields.get("stream_options") or {}
+    if not isinstance(options, dict):
+        raise _FieldError(field="stream_options", what="must be an object")
+    return cast("dict[str, Any]", options).get("include_usage") is True
 
 
 def _stop(fields: Mapping[str, Any]) -> tuple[str, ...]:
-    stop: object = fields.get("stop") or ()
-    return (stop,) if isinstance(stop, str) else tuple(cast("Sequence[str]", stop))
+    stop: object = fields.get("stop") or []
+    texts = cast("list[object]", stop if isinstance(stop, list) else [stop])
+    read = tuple(each for each in texts if isinstance(each, str))
+    if len(read) < len(texts):
+        raise _FieldError(field="stop", what="must be a string or a list of strings")
+    return read
 
 
 def _bar(fields: Mapping[str, Any]) -> Decline | None:

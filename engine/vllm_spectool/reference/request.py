@@ -40,7 +40,10 @@ class ChatRequest:
 class TurnStart:
     """What is known of a turn when it starts."""
 
+    at: int
+    """How many tokens stand before its first one."""
     prompt_tokens: int
+    """As a round trip would count them; the same, unless the template drifts."""
     continuation: Continuation | None = None
     """What was resolved just before it; None for the first."""
 
@@ -56,6 +59,8 @@ class Running:
     """Tokens the turn may still have."""
     messages: tuple[Message, ...]
     """What a round trip would send by now."""
+    rendered: int = 0
+    """How many tokens the newest turn's successor would have as a prompt of its own."""
     computed: int = 0
     """How many of `token_ids` have their keys and values."""
     turns: list[TurnStart] = field(default_factory=list[TurnStart])
@@ -70,7 +75,7 @@ class Running:
     @property
     def said(self) -> Sequence[int]:
         """Tokens of the turn so far."""
-        return self.token_ids[self.turns[-1].prompt_tokens :]
+        return self.token_ids[self.turns[-1].at :]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +90,7 @@ class Output:
     finish_reason: FinishReason = "stop"
     """Of the turn, where it has ended."""
     error: Exception | None = None
-    """What the model raised; the request has ended."""
+    """What was raised for it; the request has ended."""
 
 
 def call_id(response_id: str, turn: int, index: int) -> str:

@@ -13,7 +13,7 @@ from vllm_spectool.reference.wire import DONE, TurnText, TurnWriter, error_body,
 
 
 class ModelError(EngineError):
-    """The model raised; the request it was asked for has ended."""
+    """The model, or a step of the engine, raised; the request has ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,24 +58,30 @@ class Response:
             self.close()
 
     async def whole(self) -> dict[str, Any]:
-        """Return the response at once.
+        """Return the response at once; its whole turns, if it fails after the first.
 
         Raises:
-            ModelError: The model raised.
+            ModelError: It failed in its first turn.
         """
+        turns: list[dict[str, Any]] = []
         try:
-            turns: list[dict[str, Any]] = []
-            writer = self._writer(0)
-            async for output in self._read():
-                writer.feed(output)
-                if output.end != "open":
-                    turns.append(writer.response(output.finish_reason))
-                if output.end == "continued":
-                    writer = self._writer(output.turn + 1)
-            records = [self._records(turn) for turn in range(1, len(turns))]
-            return with_continuations(turns, records)
+            await self._write(turns)
+        except ModelError:
+            if not turns:
+                raise
         finally:
             self.close()
+        records = [self._records(turn) for turn in range(1, len(turns))]
+        return with_continuations(turns, records)
+
+    async def _write(self, turns: list[dict[str, Any]]) -> None:
+        writer = self._writer(0)
+        async for output in self._read():
+            writer.feed(output)
+            if output.end != "open":
+                turns.append(writer.response(output.finish_reason))
+            if output.end == "continued":
+                writer = self._writer(output.turn + 1)
 
     async def _read(self) -> AsyncIterator[Output]:
         ended = False

@@ -166,7 +166,13 @@ class Reference:
     async def _step(self) -> None:
         while self.engine.running or self.engine.waiting:
             await self._sleep(self.settings.token_s)
-            for output in self.engine.step(self._clock()):
+            for output in self._outputs(self._clock()):
                 queue = self._unread.get(output.running)
                 if queue is not None:
                     queue.put_nowait(output)
+
+    def _outputs(self, now_s: float) -> list[Output]:
+        try:
+            return self.engine.step(now_s)
+        except Exception as error:  # noqa: BLE001 - whoever waits is told, and the next are served
+            return self.engine.fail(error, now_s)

@@ -25,6 +25,7 @@ from langchain_spectool.bench.engine.workload import (
 
 MOST_TURNS: Final = 4
 MAX_TOKENS: Final = 64
+_UNDRAFTED: Final[Mapping[bool, Mapping[str, int]]] = {True: {"spectool_drafts": 0}, False: {}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +37,25 @@ class Arm:
     """Whether the call was guessed, and its early run is over when the question is asked."""
     engine: bool = False
     """Whether the output is posted to the server and the response may go on in place."""
+    undrafted: bool = False
+    """Whether a server that drafts arguments is asked not to."""
 
 
 ROUND_TRIP: Final = Arm(name="round_trip")
+AGAIN: Final = Arm(name="round_trip_again")
 ARMS: Final = (
     ROUND_TRIP,
-    Arm(name="round_trip_again"),
+    AGAIN,
     Arm(name="early", early=True),
     Arm(name="o3", early=True, engine=True),
 )
+DRAFTING: Final = (
+    ROUND_TRIP,
+    AGAIN,
+    Arm(name="o3", early=True, engine=True, undrafted=True),
+    Arm(name="o3_o2", early=True, engine=True),
+)
+"""On a server that drafts arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +92,7 @@ class Agent:
         flights = {guess: await self.tool.run(salt, guess)} if self.arm.early else {}
         began_s = time.perf_counter()
         conversation = _Conversation(
-            client=self.client, tool=self.tool, salt=salt, flights=flights, posts=self.arm.engine
+            client=self.client, tool=self.tool, salt=salt, flights=flights, arm=self.arm
         )
         conversation.body |= {
             "model": self.model,
@@ -105,7 +116,7 @@ class _Conversation:
     salt: str
     flights: dict[str, str]
     """Outputs of early runs nobody has taken yet, by the arguments' canonical text."""
-    posts: bool
+    arm: Arm
     body: dict[str, Any] = field(
         default_factory=lambda: {
             "tools": TOOLS,
@@ -144,7 +155,7 @@ class _Conversation:
         return False
 
     async def _post_flights(self) -> tuple[dict[str, str], dict[str, Any], dict[str, str]]:
-        if not (self.posts and self.flights):
+        if not (self.arm.engine and self.flights):
             return {}, {}, {}
         name, key = secrets.token_hex(16), secrets.token_urlsafe(24)
         entries = [
@@ -157,7 +168,7 @@ class _Conversation:
         response.raise_for_status()
         return (
             {"X-Request-Id": name},
-            {"vllm_xargs": {"spectool_key": key}},
+            {"vllm_xargs": {"spectool_key": key, **_UNDRAFTED[self.arm.undrafted]}},
             dict(self.flights),
         )
 

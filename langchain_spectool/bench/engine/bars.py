@@ -5,11 +5,10 @@ from dataclasses import asdict, dataclass
 from math import comb
 from typing import Any, Final
 
-from langchain_spectool.bench.engine.agents import ARMS, ROUND_TRIP
+from langchain_spectool.bench.engine.agents import AGAIN, ARMS, ROUND_TRIP
 from langchain_spectool.bench.engine.cells import Results, ratios
 from langchain_spectool.bench.paper.bars import PaperBar
 
-AGAIN: Final = "round_trip_again"
 ENGINE: Final = "o3"
 SIGNIFICANT: Final = 0.05
 PREFILL: Final = 0.9
@@ -25,7 +24,11 @@ class Divergence:
     tasks: int
     divergent: int
     again_divergent: int
-    """Of as many tasks, those that the second round trip answered otherwise than the first."""
+    """Of the same tasks, those that the second round trip answered otherwise than the first."""
+    alone: int
+    """Tasks that only this arm answered otherwise."""
+    again_alone: int
+    """Tasks that only the second round trip did."""
     p: float
     """Chance of so many or more if the arm diverges no more than the round trip does."""
 
@@ -37,25 +40,45 @@ def exceeds(ours: int, theirs: int, tasks: int) -> float:
     return sum(ways) / comb(2 * tasks, both)
 
 
+def exceeds_paired(ours: int, theirs: int) -> float:
+    """Return the one-sided p value of the exact sign test (McNemar's).
+
+    Both arms answer the same tasks and are compared with the same round trip, so a task that is
+    odd there is odd in both and says nothing: only those count that one of the two alone differs
+    in, `ours` and `theirs`.
+    """
+    both = ours + theirs
+    return sum(comb(both, k) for k in range(ours, both + 1)) / 2**both
+
+
 def divergences(results: Sequence[Results]) -> list[Divergence]:
-    """Compare each arm but the two round trips."""
-    tasks = sum(len(each.arms[ROUND_TRIP.name].asked) for each in results)
-    again = sum(each.divergent(AGAIN) for each in results)
-    found: list[Divergence] = []
-    for arm in ARMS:
-        if arm.name in {ROUND_TRIP.name, AGAIN}:
-            continue
-        ours = sum(each.divergent(arm.name) for each in results)
-        found.append(
-            Divergence(
-                arm=arm.name,
-                tasks=tasks,
-                divergent=ours,
-                again_divergent=again,
-                p=round(exceeds(ours, again, tasks), 4),
-            )
-        )
-    return found
+    """Compare each arm but the two round trips, where nothing is drafted."""
+    judged = [each for each in results if each.cell.server != "drafts"]
+    again = _flags(judged, AGAIN.name)
+    return [
+        _divergence(arm.name, _flags(judged, arm.name), again)
+        for arm in ARMS
+        if arm not in {ROUND_TRIP, AGAIN}
+    ]
+
+
+def _flags(results: Sequence[Results], arm: str) -> list[bool]:
+    return [differs for each in results for differs in each.differs(arm)]
+
+
+def _divergence(arm: str, ours: Sequence[bool], again: Sequence[bool]) -> Divergence:
+    pairs = list(zip(ours, again, strict=True))
+    alone = sum(mine and not other for mine, other in pairs)
+    again_alone = sum(other and not mine for mine, other in pairs)
+    return Divergence(
+        arm=arm,
+        tasks=len(pairs),
+        divergent=sum(ours),
+        again_divergent=sum(again),
+        alone=alone,
+        again_alone=again_alone,
+        p=round(exceeds_paired(alone, again_alone), 4),
+    )
 
 
 def bars_of(results: Sequence[Results]) -> list[PaperBar]:
@@ -71,8 +94,8 @@ def _counts(results: Sequence[Results]) -> Iterator[PaperBar]:
 
 
 def _ratios(results: Sequence[Results]) -> Iterator[PaperBar]:
-    roomy = [each for each in results if not each.cell.pressure]
-    tight = [each for each in results if each.cell.pressure]
+    roomy = [each for each in results if each.cell.server == "roomy"]
+    tight = [each for each in results if each.cell.server == "pressure"]
     if roomy:
         found = ratios(roomy, ENGINE)
         yield PaperBar(

@@ -1,16 +1,18 @@
 """Plays every arm through the cells, in turns, on one server."""
 
 import asyncio
+import math
 import random
 import statistics
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import httpx
 
-from langchain_spectool.bench.engine.agents import ARMS, ROUND_TRIP, Agent, Arm, Asked
+from langchain_spectool.bench.engine.agents import ARMS, DRAFTING, ROUND_TRIP, Agent, Arm, Asked
 from langchain_spectool.bench.engine.meters import Meter, Work
 from langchain_spectool.bench.engine.workload import CITIES, Tool
 from langchain_spectool.bench.paper.figures import mean_interval, saved_percent
@@ -20,8 +22,14 @@ _DIGITS: Final = 3
 _MOST_NOTES: Final = 32
 """Some 128 tokens: a block of vLLM's on a CPU."""
 _MORE_NOTES: Final = 12
+MORE_TOKENS: Final = 5 * _MORE_NOTES
+"""By how much, at most, a conversation is longer under pressure."""
 _STRIDE: Final = 13
 """Spreads the lengths of successive tasks evenly."""
+
+
+Where = Literal["roomy", "pressure", "drafts"]
+"""The servers: one with room, one with too few blocks, one that also drafts arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +41,18 @@ class Cell:
     tool_s: float
     tasks: int = 1
     """Of each agent, one after another."""
-    pressure: bool = False
-    """Whether it belongs on the server that has too few blocks."""
+    server: Where = "roomy"
 
     @property
     def name(self) -> str:
         """How it is called in tables."""
-        return f"{'pressure ' if self.pressure else ''}M {self.agents}, T {self.tool_s:g}"
+        where = "" if self.server == "roomy" else f"{self.server} "
+        return f"{where}M {self.agents}, T {self.tool_s:g}"
+
+    @property
+    def ways(self) -> Sequence[Arm]:
+        """The arms that are played."""
+        return DRAFTING if self.server == "drafts" else ARMS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,13 +92,24 @@ class Results:
     cell: Cell
     arms: dict[str, Played]
 
-    def divergent(self, arm: str) -> int:
-        """How many tasks went otherwise than in the round trip."""
+    @property
+    def repeats(self) -> int:
+        """How often every arm was played."""
+        return len(self.arms[ROUND_TRIP.name].spans_s)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest conversation."""
+        asked = self.arms[ROUND_TRIP.name].asked
+        return max(sum(turn[-1]) for each in asked for turn in each.said)
+
+    def differs(self, arm: str) -> list[bool]:
+        """Whether each task went otherwise than in the round trip."""
         base = self.arms[ROUND_TRIP.name].asked
-        return sum(
+        return [
             mine.said != theirs.said
             for mine, theirs in zip(self.arms[arm].asked, base, strict=True)
-        )
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """Return it for JSON."""
@@ -121,7 +145,7 @@ class Results:
             "executions": played.executions,
             "doubles": played.doubles,
             "wasted": played.wasted,
-            "divergent": self.divergent(name),
+            "divergent": sum(self.differs(name)),
         }
 
 
@@ -135,6 +159,8 @@ class Stage:
     run: str
     """Told apart from every other run of the benchmark on the same server."""
     seed: int = 0
+    until_s: float = math.inf
+    """By `time.monotonic`: no repeat after the first begins that would not be over by then."""
 
     async def play(
         self, cells: Sequence[Cell], repeats: int, advance: Callable[[], None]
@@ -144,22 +170,35 @@ class Stage:
         One question per arm comes before, so that none pays for what a server does only once.
 
         Raises:
-            SpectoolError: The server does not count what it computes.
+            SpectoolError: The server does not count what it computes, or its model calls no tool.
         """
+        await self._warm(cells[0].ways)
+        dice = random.Random(self.seed)  # noqa: S311 - a fair order, no secret
+        results = [Results(cell, {arm.name: Played() for arm in cell.ways}) for cell in cells]
+        for repeat in range(repeats):
+            began_s = time.monotonic()
+            for each in results:
+                for arm in dice.sample(each.cell.ways, len(each.cell.ways)):
+                    await self._once(each.cell, arm, repeat, each.arms[arm.name])
+                    advance()
+            now_s = time.monotonic()
+            if now_s + (now_s - began_s) > self.until_s:
+                break
+        return results
+
+    async def _warm(self, arms: Sequence[Arm]) -> None:
         warm = Played()
-        for arm in ARMS:
+        for arm in arms:
             await self._once(Cell(agents=1, tool_s=0.0), arm, -1, warm)
         if not (warm.prefill_tokens and warm.steps):
             msg = f"the server counted nothing, by {self.meter.source}"
             raise SpectoolError(msg)
-        dice = random.Random(self.seed)  # noqa: S311 - a fair order, no secret
-        results = [Results(cell, {arm.name: Played() for arm in ARMS}) for cell in cells]
-        for repeat in range(repeats):
-            for each in results:
-                for arm in dice.sample(ARMS, len(ARMS)):
-                    await self._once(each.cell, arm, repeat, each.arms[arm.name])
-                    advance()
-        return results
+        if not any(each.calls for each in warm.asked):
+            msg = (
+                f"{self.model} called no tool, it said {warm.asked[0].said[0][0]!r}: take a model, "
+                "a --tool-call-parser and a --chat-template that belong together"
+            )
+            raise SpectoolError(msg)
 
     async def _once(self, cell: Cell, arm: Arm, repeat: int, played: Played) -> None:
         tool = Tool(seconds=cell.tool_s)
@@ -184,7 +223,9 @@ class Stage:
         for task in range(cell.tasks):
             place = (repeat * cell.agents + number) * cell.tasks + task
             salt = f"{self.run} {cell.name} {agent.arm.name} {repeat} {number} {task}"
-            notes = place * _STRIDE % _MOST_NOTES + (_MORE_NOTES if cell.pressure else 0)
+            notes = place * _STRIDE % _MOST_NOTES + (
+                _MORE_NOTES if cell.server == "pressure" else 0
+            )
             done.append(await agent.ask(CITIES[place % len(CITIES)], notes, salt))
         return done
 

@@ -37,7 +37,7 @@ def print_tables(found: Mapping[str, Any]) -> None:
         rows = ({"name": name, **row} for name, row in cell["arms"].items())
         console.print(_table(f"{cell['name']} s, {cell['tasks']} tasks an agent", rows))
     for name, reason in found["not_run"].items():
-        console.print(f"{name} was not run: it needs {reason}")
+        console.print(f"{name} was not run: {reason}")
     for row in found["divergence"]:
         console.print(
             f"{row['arm']} differs from the round trip in {row['divergent']} of {row['tasks']} "

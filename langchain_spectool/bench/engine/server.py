@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -34,6 +35,8 @@ _SETTINGS: Final = {
     "PYTHONUNBUFFERED": "1",
 }
 _SPACE: Final = "VLLM_CPU_KVCACHE_SPACE"
+_CAUSE: Final = re.compile(r"\b(?:\w*(?:Error|Exception)|error): .*")
+_MOST_SAID: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,8 @@ class Start:
     model: Path
     flags: Sequence[str] = ()
     """vLLM's own."""
+    logs: Path | None = None
+    """Where to leave what servers write; None for nowhere."""
 
     def command(self, port: int, *more: str) -> list[str]:
         """Return the command line; flags given later win in vLLM."""
@@ -75,8 +80,8 @@ def started(start: Start, *more: str) -> Generator[Server]:
     """
     port = _free_port()
     command = start.command(port, *more)
-    with _termination_raises(), tempfile.TemporaryDirectory(prefix="spectool-bench-") as folder:
-        log = Path(folder) / "server.log"
+    with _termination_raises(), _folder(start.logs) as folder:
+        log = folder / f"server-{port}.log"
         with log.open("wb") as written:
             process = subprocess.Popen(  # noqa: S603 - the interpreter the user names
                 command,
@@ -135,6 +140,16 @@ def _termination_raises() -> Generator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+@contextmanager
+def _folder(kept: Path | None) -> Generator[Path]:
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+        yield kept
+        return
+    with tempfile.TemporaryDirectory(prefix="spectool-bench-") as folder:
+        yield Path(folder)
+
+
 def _environ(python: Path) -> dict[str, str]:
     made: dict[str, Any] = {**os.environ, **_SETTINGS}
     made.setdefault(_SPACE, "1")
@@ -164,8 +179,13 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def _tail(log: Path) -> str:
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return " | ".join(lines[-5:])
+    """Return the errors in a log, the first ones first: the last only says that there were any."""
+    text = log.read_text(errors="replace")
+    said = (
+        list(dict.fromkeys(_CAUSE.findall(text)))
+        or [line for line in text.splitlines() if line.strip()][-_MOST_SAID:]
+    )
+    return " | ".join(said[:_MOST_SAID])
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

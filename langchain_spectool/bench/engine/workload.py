@@ -30,7 +30,7 @@ CITIES: Final = (
     *("Paris", "Rome", "Oslo", "Berlin", "Madrid", "Athens", "Dublin", "Lisbon"),
     *("Vienna", "Prague", "Warsaw", "Moscow", "Delhi", "Seoul", "Boston", "Chicago"),
     *("Denver", "Dallas", "Miami", "Toronto", "Sydney", "Lima", "Nairobi", "Mumbai"),
-    *("Milan", "Geneva", "Munich", "Hamburg", "Naples", "Venice", "Lyon", "Zurich"),
+    *("Milan", "Geneva", "Munich", "Hamburg", "Naples", "Venice", "Lyon", "Turin"),
 )
 _SHOWN: Final = (
     ("London", "12 C and rainy"),

@@ -1,1 +1,1 @@
-"""..."""
+"""The analytic model of what speculation saves."""

@@ -1,7 +1,7 @@
 """The graph runs of an event log: how long they took, what they cost, how held-out ones fared."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from langchain_spectool._core.events import Event
@@ -11,6 +11,8 @@ from langchain_spectool.telemetry.arms import ArmReport, Arms, Comparison, RunSa
 from langchain_spectool.telemetry.bootstrap import Difference
 
 _TOO_FEW = "too few runs"
+_MIXED = "mixed"
+"""The arm of a run that one Speculation held out and another did not: it counts in neither."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,7 +34,7 @@ class LoggedRun:
     @property
     def sample(self) -> RunSample | None:
         """What it adds to a comparison."""
-        if self.ended is None or self.took_s is None:
+        if self.ended is None or self.took_s is None or self.ended.arm == _MIXED:
             return None
         starts_s = sorted(turn.began_s for turn in self.turns)
         ends_s = pairwise((*starts_s, max(self.ended.at_s, *starts_s, 0.0)))
@@ -54,9 +56,24 @@ def runs_of(events: Iterable[Event], turns: Iterable[LoggedTurn]) -> list[Logged
         if turn.run:
             runs.setdefault(turn.run, LoggedRun(name=turn.run)).turns.append(turn)
     for event in events:
-        if event.kind == "run_ended" and event.run in runs:
-            runs[event.run].ended = event
+        if event.kind == "run_ended" and (run := runs.get(event.run)) is not None:
+            run.ended = event if run.ended is None else _joined(run.ended, event)
     return [*runs.values()]
+
+
+def _joined(one: Event, other: Event) -> Event:
+    """Return what two Speculations in one graph tell of the end of a run, as one."""
+    arms = {event.arm for event in (one, other)} - {""}
+    starts_s = [event.started_s for event in (one, other) if event.started_s is not None]
+    costs = [event.cost_usd for event in (one, other) if event.cost_usd is not None]
+    return replace(
+        other,
+        at_s=max(one.at_s, other.at_s),
+        started_s=min(starts_s, default=None),
+        arm=_MIXED if len(arms) > 1 else "".join(arms),
+        verdict="failed" if "failed" in (one.verdict, other.verdict) else other.verdict,
+        cost_usd=sum(costs) if len(costs) == 2 else None,  # noqa: PLR2004 - both are known
+    )
 
 
 def compared(runs: Iterable[LoggedRun]) -> Comparison:

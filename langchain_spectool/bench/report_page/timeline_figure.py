@@ -33,6 +33,8 @@ _WIDE = 160
 """Characters in the width of the plot."""
 _LABEL_PX = 56
 """Room to the right for the name of a run that begins at the edge."""
+_THIN = 1 / 2000
+"""Share of what is seen first that is less than a pixel wide."""
 _NAMES_PX = 20
 """Height of the line that names the runs, above the bars and below the legend."""
 
@@ -44,7 +46,7 @@ def timeline(
     drawn = laid_out(turns)
     if not drawn.bars:
         return None
-    lanes = _lanes(drawn.bars)
+    lanes = _lanes(drawn.bars, drawn.seen_s)
     return Figure(
         id=name,
         title=title,
@@ -78,14 +80,20 @@ _ROWS = {"model": "model", "early 1": "early", "call 1": "calls"}
 """A name for the first lane of each group: the others may be empty where one looks."""
 
 
-def _lanes(bars: Sequence[Bar]) -> dict[int, str]:
-    """Give each bar, by its identity, a lane of its group in which nothing overlaps it."""
+def _lanes(bars: Sequence[Bar], seen_s: float) -> dict[int, str]:
+    """Give each bar, by its identity, a lane of its group in which nothing overlaps it.
+
+    What is too short to be seen lies over the first: a lane of its own would look empty.
+    """
     lanes: dict[int, str] = {}
     free: dict[str, list[float]] = {group: [] for group in _GROUPS}
     for bar in sorted(bars, key=lambda bar: bar.began_s):
         ends = free[bar.group]
         lane = next((i for i, end_s in enumerate(ends) if end_s <= bar.began_s + 1e-9), len(ends))
-        ends[lane : lane + 1] = [bar.ended_s]
+        if bar.ended_s - bar.began_s < _THIN * seen_s:
+            lane = 0
+        else:
+            ends[lane : lane + 1] = [bar.ended_s]
         lanes[id(bar)] = (
             bar.group if bar.group == "model" and lane == 0 else f"{bar.group} {lane + 1}"
         )
@@ -137,7 +145,7 @@ def _claim_trace(claims: Sequence[Claim], lanes: dict[int, str]) -> dict[str, An
         "mode": "markers",
         "name": "claim",
         "x": [round(claim.at_s, 4) for claim in claims],
-        "y": [lanes.get(id(claim.bar), "early 1") for claim in claims],
+        "y": [lanes[id(claim.bar)] for claim in claims],
         "customdata": [
             f"<b>{plotted(claim.bar.what)}</b> claimed ({plotted(claim.verdict)})<br>"
             f"{claim.bar.where}, at {claim.at_s:.3f} s"

@@ -117,6 +117,8 @@ def laid_out(turns: Sequence[LoggedTurn]) -> Drawn:
         lay = _lay_run if run else _lay_turns
         at_s = lay(drawn, [*group], at_s, longest_s)
     del drawn.bars[MOST_BARS:]
+    left = {*map(id, drawn.bars)}
+    drawn.claims = [claim for claim in drawn.claims if id(claim.bar) in left]
     return drawn
 
 

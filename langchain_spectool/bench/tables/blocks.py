@@ -1,14 +1,22 @@
 """The tables and sentences of the documents, each from the committed results."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from textwrap import fill
 from typing import Any, Final
 
 from langchain_spectool.bench.paper.package_slice import Row
 from langchain_spectool.bench.report_page.paper_part import shortfalls
 from langchain_spectool.bench.report_page.paper_results import read_paper
-from langchain_spectool.bench.tables.schema import Measured, Paper, Results, Sources, Timed
+from langchain_spectool.bench.tables import engine_blocks
+from langchain_spectool.bench.tables.schema import Paper, Results, Sources, Timed
+from langchain_spectool.bench.tables.writing import (
+    interval,
+    met,
+    paragraph,
+    share,
+    table,
+    where,
+)
 from langchain_spectool.errors import SpectoolError
 
 _ARMS_AT: Final = (0.5, 1.0, 2.0)
@@ -19,29 +27,6 @@ _GRID_SAMPLES: Final = (1, 9)
 _ACCURACY: Final = 0.8
 _SAVED_AT: Final = (0.1, 0.5, 1.0, 2.0)
 _RATE_AT: Final = 1.0
-_WIDTH: Final = 120
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    head, *body = [f"| {' | '.join(map(str, line))} |" for line in (columns, *rows)]
-    return "\n".join([head, f"|{'---|' * len(columns)}", *body])
-
-
-def _where(found: Measured) -> str:
-    """Say when, where and with what."""
-    machine, packages = found.machine, ("langchain", "langgraph")
-    return ", ".join(
-        [
-            found.date[:10],
-            f"{machine.system.partition('-')[0]}, {machine.cores} cores",
-            f"Python {found.python}",
-            *(f"{name} {found.versions.get(name)}" for name in packages),
-        ]
-    )
-
-
-def _paragraph(text: str) -> str:
-    return fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def _part(part: Any, name: str) -> Any:  # noqa: ANN401 - what was given, if it is there
@@ -51,10 +36,6 @@ def _part(part: Any, name: str) -> Any:  # noqa: ANN401 - what was given, if it 
     return part
 
 
-def _interval(low: float, high: float) -> str:
-    return f"{low:.1f} to {high:.1f}"
-
-
 # --- overhead and turns
 
 
@@ -62,14 +43,14 @@ def measured(results: Results) -> str:
     """Say in one paragraph what a hit, a miss and a turn without guesses cost."""
     turns, overhead = results.turns, results.overhead
     plain, noop, ours = (overhead.arms[f"{arm}_1"].p10_ms for arm in ("plain", "noop", "ours"))
-    return _paragraph(
+    return paragraph(
         "**Measured:** where the model writes for 0.5 s and the tool takes 0.5 s, a turn takes "
         f"{turns.value('hit'):.2f} of its plain time when a draft model guesses the call in 0.1 s, "
         f"and {turns.value('miss_short'):.3f} of it when the guess is wrong. Where model and tool "
         f"take no time and nobody guesses, a turn takes {ours:.1f} ms, where stock takes "
         f"{plain:.1f} ms and a middleware that does nothing {noop:.1f} ms. (`make bench`: "
         f"`create_agent`, scripted models, medians of {turns.repeats} runs, the milliseconds 10th "
-        f"percentiles of {overhead.repeats}; {_where(turns)}. How often a guess is right depends "
+        f"percentiles of {overhead.repeats}; {where(turns)}. How often a guess is right depends "
         "on your agent and your draft; [shadow mode](#modes) counts it without running anything.)"
     )
 
@@ -78,15 +59,11 @@ def timed(name: str, results: Results) -> str:
     """List the bars of a benchmark in real time."""
     found: Timed = getattr(results, name)
     rows = [
-        (f"`{bar.name}`", f"{bar.value:.3f}", f"{bar.limit:g}", _met(bar.value <= bar.limit))
+        (f"`{bar.name}`", f"{bar.value:.3f}", f"{bar.limit:g}", met(bar.value <= bar.limit))
         for bar in found.bars
     ]
-    table = _table(("bar", "value", "at most", "met"), rows)
-    return f"{table}\n\n{found.repeats} runs of each arm, {_where(found)}."
-
-
-def _met(met: bool) -> str:  # noqa: FBT001 - a value to be written
-    return "yes" if met else "**no**"
+    bars = table(("bar", "value", "at most", "met"), rows)
+    return f"{bars}\n\n{found.repeats} runs of each arm, {where(found)}."
 
 
 # --- the paper's experiment
@@ -108,7 +85,7 @@ def paper_latency(results: Results) -> str:
     rows = [
         (
             f"{point.latency_s:g} s",
-            f"{point.package:.1f} % ({_interval(point.low, point.high)})",
+            f"{point.package:.1f} % ({interval(point.low, point.high)})",
             f"{point.fitted:.1f} %",
             f"{point.paper:.0f} %",
         )
@@ -120,13 +97,13 @@ def paper_latency(results: Results) -> str:
         "turn-by-turn model",
         "the paper, draft of 8B",
     )
-    about = _paragraph(
+    about = paragraph(
         f"{fit.label.capitalize()}: one number is fitted to the paper's column, the model's mean "
         f"turn of {fit.generation_s:.2f} s. The draft is simulated and the calls are gold calls: "
         "this shows mechanism and latency, no hit rate of any model. Virtual time; "
-        f"{_where(results.paper)}."
+        f"{where(results.paper)}."
     )
-    return f"{_table(columns, rows)}\n\n{about}"
+    return f"{table(columns, rows)}\n\n{about}"
 
 
 def paper_losses(results: Results) -> str:
@@ -139,7 +116,7 @@ def paper_losses(results: Results) -> str:
         key=lambda row: (row.agents, row.samples),
     )
     ratios = [row.cpu_ratio for row in _part(paper.scale, "scale").rows]
-    return _paragraph(
+    return paragraph(
         f"**Where it does not pay:** with tools of {_SHORT_S:g} s not even a source that is always "
         f"right saves more than {short.saved:.1f} %. Where {full.agents} agents share a model "
         f"server for {grid.capacity:g} generations, {full.samples} samples a turn with tools of "
@@ -164,11 +141,11 @@ def paper_points(results: Results) -> str:
 def paper_bars(results: Results) -> str:
     """List the bars."""
     rows = [
-        (f"`{bar.name}`", f"{bar.value:.3g}", f"{bar.sense} {bar.limit:g}", _met(bar.met))
+        (f"`{bar.name}`", f"{bar.value:.3g}", f"{bar.sense} {bar.limit:g}", met(bar.met))
         for bar in results.paper.bars
     ]
-    table = _table(("bar", "value", "must be", "met"), rows)
-    return f"{table}\n\n{results.paper.wall_s:.0f} s of real time, {_where(results.paper)}."
+    bars = table(("bar", "value", "must be", "met"), rows)
+    return f"{bars}\n\n{results.paper.wall_s:.0f} s of real time, {where(results.paper)}."
 
 
 def paper_arms(results: Results) -> str:
@@ -187,7 +164,7 @@ def paper_arms(results: Results) -> str:
     )
     plain = _of(results.paper, "plain", _RATE_AT)
     return (
-        _table(columns, [_arm(results.paper, arm) for arm in ("plain", *arms)])
+        table(columns, [_arm(results.paper, arm) for arm in ("plain", *arms)])
         + f"\n\nAll but the first column with tools of {_RATE_AT:g} s; {plain.tool_runs} calls. "
         "alpha: share of the calls that an early run answered."
     )
@@ -199,17 +176,13 @@ def _arm(paper: Paper, arm: str) -> Sequence[str]:
     return (
         f"`{arm}`",
         " / ".join(f"{each:.1f}" for each in saved) + " %",
-        _share(row.hit_share),
-        _share(row.turns_fully_hit),
+        share(row.hit_share),
+        share(row.turns_fully_hit),
         "-" if row.lead_s is None else f"{row.lead_s:.2f} s",
         f"{row.wasted_calls}, {row.wasted_s:.0f} s",
         f"{row.task_p50_s:.1f} / {row.task_p95_s:.1f} s",
         f"{row.usd_per_100_turns:.3f}",
     )
-
-
-def _share(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.0f} %"
 
 
 def paper_grid(results: Results) -> str:
@@ -235,12 +208,12 @@ def paper_grid(results: Results) -> str:
         for samples in _GRID_SAMPLES
     ]
     columns = ("agents", "samples", *(f"saved at {at:g} s" for at in _GRID_AT), "stretch")
-    about = _paragraph(
+    about = paragraph(
         "In brackets without contention. Stretch: how much longer a generation took than alone, at "
         f"most. A server for {grid.capacity:g} generations, to which a sample is a load of "
         f"{grid.draft_load:g}; accuracy {_ACCURACY:g}."
     )
-    return f"{_table(columns, rows)}\n\n{about}"
+    return f"{table(columns, rows)}\n\n{about}"
 
 
 def paper_scale(results: Results) -> str:
@@ -250,9 +223,9 @@ def paper_scale(results: Results) -> str:
         (
             f"{row.agents:,}",
             row.clock,
-            "saturated" if row.saturated else f"{row.saved:.1f} % ({_interval(row.low, row.high)})",
-            _share(row.plain_cpu_share),
-            _share(row.client_side_cpu_share),
+            "saturated" if row.saturated else f"{row.saved:.1f} % ({interval(row.low, row.high)})",
+            share(row.plain_cpu_share),
+            share(row.client_side_cpu_share),
             f"{row.cpu_ratio:.2f}",
             f"{row.most_at_once:,}",
         )
@@ -269,7 +242,7 @@ def paper_scale(results: Results) -> str:
     )
     memory = found.memory
     return (
-        f"{_table(columns, rows)}\n\nA turn in progress holds {memory['kb_per_turn']:.0f} KB with "
+        f"{table(columns, rows)}\n\nA turn in progress holds {memory['kb_per_turn']:.0f} KB with "
         f"an early run in the air, {memory['kb_per_turn_landed']:.0f} once it has landed, "
         f"{memory['kb_per_turn_without_guess']:.0f} without a guess."
     )
@@ -282,9 +255,9 @@ def paper_real(results: Results) -> str:
         (
             f"`{row.arm}`",
             f"{row.latency_s:g} s",
-            f"{row.saved:.1f} % ({_interval(row.low, row.high)})",
+            f"{row.saved:.1f} % ({interval(row.low, row.high)})",
             f"{row.virtual_saved:.1f} %",
-            _share(row.cpu_share),
+            share(row.cpu_share),
             "void" if row.void else "",
         )
         for row in found.rows
@@ -297,7 +270,7 @@ def paper_real(results: Results) -> str:
         "core",
         "",
     )
-    return f"{_table(columns, rows)}\n\n{found.agents} agents, all times x {found.scale:g}."
+    return f"{table(columns, rows)}\n\n{found.agents} agents, all times x {found.scale:g}."
 
 
 # --- sources
@@ -311,7 +284,7 @@ def sources(name: str, results: Results) -> str:
     rows = [
         (
             source,
-            _share((row := by[source, _RATE_AT]).hit_rate),
+            share((row := by[source, _RATE_AT]).hit_rate),
             " / ".join(f"{100 * by[source, at].time_saved:.1f}" for at in _SAVED_AT) + " %",
             f"{row.wasted_calls}, {row.wasted_s:.0f} s",
             f"{row.predictions_per_turn:.2f}",
@@ -331,7 +304,7 @@ def sources(name: str, results: Results) -> str:
     return (
         f"`{name}` ({data.package}): {data.tasks} tasks, {data.turns} turns, "
         f"{data.read_only_calls} of {data.calls} calls read-only, {data.batched_tool_turns} of "
-        f"{data.tool_turns} tool turns batches.\n\n{_table(columns, rows)}"
+        f"{data.tool_turns} tool turns batches.\n\n{table(columns, rows)}"
     )
 
 
@@ -340,7 +313,7 @@ def sources_run(results: Results) -> str:
     found = results.sources
     return (
         f"`spectool bench sources` with seed {found.settings['seed']}: {found.wall_s:.0f} s of "
-        f"real time, {_where(found)}."
+        f"real time, {where(found)}."
     )
 
 
@@ -359,5 +332,6 @@ BLOCKS: Final[Mapping[str, Callable[[Results], str]]] = {
     "sources-run": sources_run,
     "sources-bfcl": partial(sources, "bfcl_multi_turn"),
     "sources-tau2": partial(sources, "tau2_retail"),
+    **engine_blocks.BLOCKS,
 }
 """By the name that a document marks."""

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from langchain_spectool.bench.tables.blocks import BLOCKS
-from langchain_spectool.bench.tables.schema import Results, read_results
+from langchain_spectool.bench.tables.schema import RESULTS, Results, read_results
 from langchain_spectool.errors import SpectoolError
 
-RESULTS: Final = Path("benchmarks") / "results"
 _BEGIN: Final = re.compile(r"^<!-- table: (?P<name>[\w-]+) -->$", re.MULTILINE)
 _END: Final = "<!-- end table -->"
 
@@ -27,7 +26,7 @@ def main(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="spectool bench tables",
-        description=f"Writes the tables of README.md and docs/*.md from {RESULTS}/*.json.",
+        description=f"Writes the documents' tables from {RESULTS}/*.json and the engine's proof.",
     )
     parser.add_argument(
         "--check", action="store_true", help="change nothing; exit with status 1 if one is stale"
@@ -36,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
         "--root", type=Path, default=Path(), metavar="DIR", help="the checkout (default: here)"
     )
     given = parser.parse_args(argv)
-    stale = list(_stale(given.root, read_results(given.root / RESULTS)))
+    stale = list(_stale(given.root, read_results(given.root)))
     for path, text, names in stale:
         if given.check:
             print(f"{path}: stale: {', '.join(names)}; run `make tables`", file=sys.stderr)
@@ -46,9 +45,18 @@ def main(argv: Sequence[str]) -> int:
     return 1 if stale and given.check else 0
 
 
+def documents(root: Path) -> list[Path]:
+    """Return the documents that may hold tables."""
+    return [
+        root / "README.md",
+        root / "engine" / "proof" / "README.md",
+        *sorted((root / "docs").glob("*.md")),
+    ]
+
+
 def _stale(root: Path, results: Results) -> Iterator[tuple[Path, str, list[str]]]:
     """Yield every document whose tables are not those of the results: its new text, and which."""
-    for path in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
+    for path in documents(root):
         before = path.read_text("utf-8")
         after, names = rewritten(before, results, BLOCKS, str(path))
         if names:

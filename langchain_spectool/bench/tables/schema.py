@@ -205,8 +205,133 @@ class Paper(Measured):
     scale: Scale | None
 
 
+class EngineServer(_Strict):
+    """A server that was measured."""
+
+    engine: str
+    version: str | None
+    model: str
+    context_tokens: int | None
+    block_tokens: int | None
+    blocks: int | None
+    prefix_caching: bool
+    counted_by: str
+    repeats: int
+    flags: Sequence[str] | None
+
+
+class EngineArm(_Strict):
+    """One way for outputs to get to the model, in one cell."""
+
+    tasks_done: int
+    median_s: float
+    span_s: float
+    saved_percent: float
+    low: float
+    high: float
+    prefill_tokens: float
+    prefill_vs_round_trip: float
+    steps: float
+    steps_vs_round_trip: float
+    shown_prefill_tokens: float
+    shown_steps: float
+    decoded_tokens: float
+    preemptions: float
+    calls: int
+    guessed: int
+    resolved: int
+    outcomes: Mapping[str, float]
+    executions: int
+    doubles: int
+    wasted: int
+    divergent: int
+
+
+class EngineCell(_Strict):
+    """One load, on one server."""
+
+    name: str
+    agents: int
+    tool_s: float
+    tasks: int
+    server: Literal["roomy", "pressure", "drafts"]
+    arms: Mapping[str, EngineArm]
+
+
+class EngineDivergence(_Strict):
+    """How often an arm said other things than the round trip."""
+
+    arm: str
+    tasks: int
+    divergent: int
+    again_divergent: int
+    alone: int
+    again_alone: int
+    p: float
+
+
+class Engine(Measured):
+    """Of `spectool bench engine`."""
+
+    benchmark: Literal["engine"]
+    note: str
+    wall_s: float
+    accelerator: str | None
+    load_before: float
+    server_versions: Mapping[str, str] | None
+    settings: Mapping[str, Any]
+    servers: Mapping[str, EngineServer]
+    not_run: Mapping[str, str]
+    cells: Sequence[EngineCell]
+    divergence: Sequence[EngineDivergence]
+    bars: Sequence[PaperBar]
+
+
+class ProofRow(BaseModel):
+    """What came of the questions of one kind."""
+
+    model_config = ConfigDict(frozen=True)
+
+    style: str
+    kind: str
+    asked: int
+    turns: int
+    continued: int
+    aa_differ: int
+    differ: int
+
+
+class ProofArm(BaseModel):
+    """What came of one arm, over all parts."""
+
+    model_config = ConfigDict(frozen=True)
+
+    arm: str
+    asked: int
+    aa_differ: int
+    differ: int
+    p: float
+
+
+class Proof(BaseModel):
+    """Of `make proof-engine`: what is shown of it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    date: str
+    python: str
+    machine: Machine
+    versions: Mapping[str, str]
+    summary: Sequence[ProofRow]
+    arms: Sequence[ProofArm]
+    amiss: Sequence[Mapping[str, Any]]
+    not_run: Mapping[str, str]
+    proved: bool
+    wall_s: float
+
+
 class Results(BaseModel):
-    """All that is committed."""
+    """All that is committed; None for what is not yet."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -214,6 +339,8 @@ class Results(BaseModel):
     sources: Sources
     overhead: Timed
     turns: Timed
+    engine: Engine | None = None
+    proof: Proof | None = None
 
 
 FILES: Final[Mapping[str, type[BaseModel]]] = {
@@ -221,18 +348,31 @@ FILES: Final[Mapping[str, type[BaseModel]]] = {
     "sources": Sources,
     "overhead": Timed,
     "turns": Timed,
+    "engine": Engine,
+    "proof": Proof,
 }
+RESULTS: Final = Path("benchmarks") / "results"
+_PROOF: Final = Path("engine") / "proof" / "result.json"
+_MAY_LACK: Final = frozenset({"engine", "proof"})
+"""These need an environment with vLLM, and minutes of a quiet machine."""
 
 
-def read_results(folder: Path) -> Results:
-    """Read and check the results.
+def path_of(root: Path, name: str) -> Path:
+    """Return where a result is kept."""
+    return root / (_PROOF if name == "proof" else RESULTS / f"{name}.json")
+
+
+def read_results(root: Path) -> Results:
+    """Read and check the results of a checkout.
 
     Raises:
         SpectoolError: A file is missing, or holds something else; the message says where.
     """
     found: dict[str, Any] = {}
     for name, model in FILES.items():
-        path = folder / f"{name}.json"
+        path = path_of(root, name)
+        if name in _MAY_LACK and not path.exists():
+            continue
         try:
             found[name] = model.model_validate_json(path.read_bytes())
         except OSError as error:
@@ -244,8 +384,7 @@ def read_results(folder: Path) -> Results:
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
             place = ".".join(map(str, first["loc"]))
-            msg = (
-                f"{str(path)!r} is no result of `spectool bench {name}`: `{place}`: {first['msg']}"
-            )
+            command = "make proof-engine" if name == "proof" else f"spectool bench {name}"
+            msg = f"{str(path)!r} is no result of `{command}`: `{place}`: {first['msg']}"
             raise SpectoolError(msg) from error
     return Results(**found)

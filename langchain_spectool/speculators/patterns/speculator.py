@@ -47,7 +47,10 @@ class Trajectory(Protocol):
 
     @property
     def tools(self) -> Sequence[Any]:
-        """The tools the model could call: objects with `name`, and `args_schema` or `args`."""
+        """The tools the model could call: objects with `name`, and `args_schema` or `args`.
+
+        Where `tools_are_listed`, an optional attribute, is False, only the calls are looked at.
+        """
         ...
 
     @property
@@ -124,14 +127,17 @@ class Patterns:
         self._lock = RLock()
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], **settings: Any) -> "Patterns":
+    def load(
+        cls, path: str | os.PathLike[str], *, missing_ok: bool = False, **settings: Any
+    ) -> "Patterns":
         """Return what `path` holds; `settings` are those of the constructor.
 
-        A file that is not there gives an empty model. One that is damaged, foreign or of a
-        newer version gives an empty model and a `PatternFileWarning` that says what to do.
+        A file that is missing, damaged, foreign or of a newer version gives an empty model and a
+        `PatternFileWarning` that says what to do. With `missing_ok`, for a file that is yet to be
+        saved, one that is missing gives an empty model without a word.
         """
         across = int(settings.get("shared_across", 3))
-        return cls(load_models(Path(path), across), **settings)
+        return cls(load_models(Path(path), across, missing_ok=missing_ok), **settings)
 
     def save(self, path: str | os.PathLike[str], *, tenants: Iterable[str | None] = ()) -> None:
         """Write `tenants`, all of them if none are named, to `path`, at once or not at all.
@@ -243,7 +249,9 @@ class Patterns:
 
     def _live_through(self, trajectory: Trajectory) -> list[Example]:
         model = self._tenant(trajectory.tenant).model
-        schemas = self._schemas.of_all(trajectory.tools) or called_in(trajectory.messages)
+        # Names that somebody listed are a developer's; those that were only called, anyone's data.
+        listed = trajectory.tools if getattr(trajectory, "tools_are_listed", True) else ()
+        schemas = self._schemas.of_all(listed) or called_in(trajectory.messages)
         declared = frozenset(trajectory.read_only) or frozenset(tool.name for tool in schemas)
         run = run_digest(trajectory.run)
         history = History()

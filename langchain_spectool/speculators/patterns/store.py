@@ -56,15 +56,23 @@ def read_patterns(path: str | os.PathLike[str], shared_across: int = 3) -> dict[
         raise _error(path, f"is damaged ({error})", _REPLACE) from error
 
 
-def load_models(path: Path, shared_across: int) -> dict[str | None, Model]:
-    """Return the models in a file, none if it is not there; what cannot be read is a warning."""
+def load_models(
+    path: Path, shared_across: int, *, missing_ok: bool = False
+) -> dict[str | None, Model]:
+    """Return the models in a file; none, and a warning, where it cannot be read.
+
+    With `missing_ok` a file that is not there is no cause for a warning.
+    """
     try:
         return read_patterns(path, shared_across)
     except FileNotFoundError:
-        return {}
+        if missing_ok:
+            return {}
+        said = str(_error(path, "is not there", "Check the path, or say `missing_ok=True`."))
     except (PatternFileError, OSError) as error:
-        warnings.warn(f"{error} Starting with an empty model.", PatternFileWarning, stacklevel=3)
-        return {}
+        said = str(error)
+    warnings.warn(f"{said} Starting with an empty model.", PatternFileWarning, stacklevel=3)
+    return {}
 
 
 def write_patterns(models: Models, path: str | os.PathLike[str]) -> None:

@@ -35,11 +35,33 @@ def test_loaded_patterns_predict_as_the_saved_ones(path: Path) -> None:
     assert guesses(loaded, NEW[:7])[0].confidence == near
 
 
-def test_file_that_is_not_there_is_an_empty_model(tmp_path: Path) -> None:
-    """The first start of an agent needs no file and no word about it."""
-    patterns = Patterns.load(tmp_path / "none.json")
+def test_file_that_is_missing_is_an_empty_model_and_a_warning(tmp_path: Path) -> None:
+    """Who only reads has named a file that should be there: one warning names it and the remedy."""
+    path = tmp_path / "none.json"
+    with pytest.warns(PatternFileWarning) as caught:
+        patterns = Patterns.load(path)
+    (said,) = [str(each.message) for each in caught]
+    assert said.startswith(f"{str(path)!r} is not there. Check the path, or say `missing_ok=True`.")
     assert patterns.models == {}
     assert patterns.warm_up > 0
+
+
+def test_file_that_is_yet_to_be_saved_may_be_missing(tmp_path: Path) -> None:
+    """The first start of an agent that saves its patterns needs no file and no word about it."""
+    path = tmp_path / "none.json"
+    patterns = Patterns.load(path, missing_ok=True, candidates=2)
+    assert patterns.models == {}
+    patterns.merge(taught())
+    patterns.save(path)
+    assert Patterns.load(path, missing_ok=True).models.keys() == {None}
+
+
+def test_file_that_may_be_missing_may_not_be_damaged(tmp_path: Path) -> None:
+    """What is there and cannot be read is said in any case."""
+    path = tmp_path / "patterns.json"
+    path.write_text("{")
+    with pytest.warns(PatternFileWarning, match="is damaged"):
+        Patterns.load(path, missing_ok=True)
 
 
 def _without(name: str) -> str:

@@ -32,6 +32,19 @@ def _timeline(events: list[Event]) -> Figure:
     return figure
 
 
+def _gone(start_s: float, spent_s: float) -> Event:
+    """Return an early run of the first turn that answered nothing."""
+    return Event(
+        kind="discarded",
+        at_s=3.0,
+        turn=1,
+        verdict="unclaimed",
+        tool=f"{start_s}",
+        started_s=start_s,
+        spent_s=spent_s,
+    )
+
+
 def _trace(figure: Figure | None, name: str) -> dict[str, list[float]]:
     assert figure is not None
     (found,) = [trace for trace in figure.traces if trace["name"] == name]
@@ -119,18 +132,7 @@ class TestTimeline:
 
     def test_lanes(self) -> None:
         """What overlaps is drawn in lanes of its own."""
-        gone = [
-            Event(
-                kind="discarded",
-                at_s=3.0,
-                turn=1,
-                verdict="unclaimed",
-                tool=f"{start_s}",
-                started_s=start_s,
-                spent_s=1.0,
-            )
-            for start_s in (0.0, 0.5, 1.0)
-        ]
+        gone = [_gone(start_s, 1.0) for start_s in (0.0, 0.5, 1.0)]
         lanes = _trace(_timeline(gone), "early run, wasted")["y"]
         assert lanes == ["early 1", "early 2", "early 1"]
         axis = _timeline(gone).layout["yaxis"]
@@ -138,6 +140,20 @@ class TestTimeline:
             ("early 1", "early"),
             ("early 2", ""),
         ]
+
+    @pytest.mark.parametrize(("spent_s", "lane"), [(1e-5, "early 1"), (0.1, "early 2")])
+    def test_no_lane_looks_empty(self, spent_s: float, lane: str) -> None:
+        """An early run that was dropped at once cannot be seen, and has no lane of its own."""
+        figure = _timeline([*turn(1), _gone(100.5, spent_s), _gone(100.7, spent_s)])
+        assert _trace(figure, "early run, claimed")["y"] == ["early 1"]
+        assert _trace(figure, "early run, wasted")["y"] == [lane] * 2
+        assert ("early 2" in figure.layout["yaxis"]["tickvals"]) == (lane == "early 2")
+
+    def test_a_claim_of_what_is_left_out_is_left_out(self) -> None:
+        """Where a log is cut off, no claim stands on a lane without bars."""
+        crowd = [_gone(100.0 + place / MOST_BARS, 1.0) for place in range(MOST_BARS)]
+        assert _trace(_timeline(turn(1)), "claim")["y"] == ["early 1"]
+        assert _trace(_timeline([*crowd, *turn(1)]), "claim")["y"] == []
 
     def test_nothing_to_draw(self) -> None:
         """A log of errors has no timeline."""

@@ -50,6 +50,31 @@ def test_costs_per_success() -> None:
     assert run_table(facts_of(events).runs).rows[0][-1] == "0.03"
 
 
+def joined(*arms: str) -> list[Event]:
+    """Return the events of one run in which each of several Speculations had a turn."""
+    return [
+        replace(event, arm=arm, cost_usd=0.01) if event.kind == "run_ended" else event
+        for number, arm in enumerate(arms, 1)
+        for event in of_run(turn(number), "1")
+    ]
+
+
+def test_two_speculations_in_one_graph_have_one_run() -> None:
+    """It lasts from the first one's start to the last one's end, and costs what both say."""
+    (run,) = facts_of(joined("treated", "")).runs
+    assert [turn.number for turn in run.turns] == [1, 2]
+    assert run.took_s == 102.75
+    assert run.sample is not None
+    assert (run.sample.arm, run.sample.cost_usd) == ("treated", 0.02)
+
+
+def test_a_run_held_out_by_one_speculation_only_is_in_neither_arm() -> None:
+    """It is drawn, and compared with nothing."""
+    (run,) = facts_of(joined("treated", "holdout")).runs
+    assert run.took_s == 102.75
+    assert run.sample is None
+
+
 def test_a_run_that_goes_on_counts_in_no_time() -> None:
     """Nobody told its end; and the end of a run without a turn is no run."""
     events = [event for event in told(1) if event.kind != "run_ended"]

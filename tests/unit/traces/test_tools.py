@@ -163,7 +163,10 @@ def test_tools_that_nobody_lists_are_those_called(tmp_path: Path) -> None:
     assert [tool.name for tool in second.tools] == ["look", "pay"]
     assert second.tools[0] is first.tools[0]
     assert second.read_only == frozenset()
+    assert (first.is_listed, second.is_listed) == (False, False)
     assert len(warnings) == 1
+    assert "left out are their schemas and which of them only read" in warnings[0]
+    assert "all else is used" in warnings[0]
     assert "--tools" in warnings[0]
     assert call_key(second.tools[1], {"n": 1}) != call_key(second.tools[1], {"n": 2})
 

@@ -133,7 +133,7 @@ def whole(first: Mapping[str, Any]) -> list[Turn]:
 
 def streamed(text: str) -> list[Turn]:
     """Read a stream of turns, each closed by `[DONE]`."""
-    turns, chunks = list[Turn](), list[Mapping[str, Any]]()
+    turns, chunks, markers = list[Turn](), list[Mapping[str, Any]](), 0
     for event in filter(None, text.split("\n\n")):
         data = event.removeprefix("data: ")
         if data == "[DONE]":
@@ -142,9 +142,12 @@ def streamed(text: str) -> list[Turn]:
             continue
         chunk = json.loads(data)
         assert "error" not in chunk, chunk
-        if chunk["object"] != "spectool.continuation":
+        if chunk["object"] == "spectool.continuation":
+            markers += 1
+        else:
             chunks.append(chunk)
     assert not chunks, "the stream ends without [DONE]"
+    assert markers == len(turns) - 1
     return turns
 
 

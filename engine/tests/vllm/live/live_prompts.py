@@ -58,7 +58,7 @@ def single(city: str) -> list[dict[str, Any]]:
         messages += [
             {"role": "user", "content": f"What is the weather in {shown}?"},
             *turn(call("get_weather", shown), outputs=[WEATHER[shown]]),
-            {"role": "assistant", "content": f"The weather in {shown} is {WEATHER[shown]}."},
+            {"role": "assistant", "content": f"{WEATHER[shown]}."},
         ]
     return [*messages, {"role": "user", "content": f"What is the weather in {city}?"}]
 
@@ -68,7 +68,7 @@ def parallel(one: str, other: str) -> list[dict[str, Any]]:
     messages = [SYSTEM]
     for pair in (("London", "Tokyo"), ("Cairo", "Lima"), ("Oslo", "London")):
         calls = [call("get_weather", city) for city in pair]
-        told = ", ".join(f"{city}: {WEATHER[city]}" for city in pair)
+        told = ", ".join(WEATHER[city] for city in pair)
         messages += [
             {"role": "user", "content": f"What is the weather in {pair[0]} and in {pair[1]}?"},
             *turn(*calls, outputs=[WEATHER[city] for city in pair]),

@@ -10,7 +10,7 @@ import pytest
 from live_prompts import contract
 
 SUITE = Path(__file__).parents[2] / "contract"
-CORE = "cache_routes or another_key or each_turn_has or a_deleted or one_of_two"
+CORE = "cache_routes or (whole and (another_key or each_turn_has or a_deleted))"
 """What the other live tests do not have; all of it takes several minutes on two cores."""
 
 

@@ -1,10 +1,16 @@
 """On a real vLLM, a response that goes on in place says what round trips say, token by token."""
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import pytest
-from live_client import Client
+from live_client import Client, Turn, defaults
 from live_prompts import CITIES, TOOLS, WEATHER, parallel, sent_on, single
 
 Outputs = dict[tuple[str, str], str]
+Asked = Callable[[str, str, bool], list[Turn]]
+AT_ONCE = 8
 
 
 def weather(*cities: str, **others: str) -> Outputs:
@@ -13,76 +19,88 @@ def weather(*cities: str, **others: str) -> Outputs:
     return {("get_weather", f'{{"city": "{city}"}}'): output for city, output in told.items()}
 
 
-@pytest.mark.parametrize("city", CITIES)
-def test_a_turn_in_place_equals_the_round_trip(client: Client, city: str) -> None:
+CASES = {
+    **{city: (single(city), weather(city), [1, 0]) for city in CITIES},
+    "parallel": (parallel("Paris", "Rome"), weather("Paris", "Rome"), [2, 0]),
+    "two_turns": (sent_on("Lyon"), weather("Paris", Lyon="unknown, try Paris"), [1, 1, 0]),
+}
+"""A prompt, its outputs, and how many calls each turn has."""
+WITH_LOG_PROBABILITIES = CITIES[0]
+
+
+@pytest.fixture(scope="module")
+def asked(client: Client) -> Asked:
+    """What is said to each case, in round trips or in place, streamed or not.
+
+    Eight are asked at once: one step of the model takes as long for all of them as for one.
+    """
+    arms: dict[str, Callable[..., list[Turn]]] = {
+        "round trip": client.round_trip,
+        "in place": client.ask,
+    }
+
+    def ask(name: str, arm: str, stream: bool) -> list[Turn]:
+        prompt, outputs, _ = CASES[name]
+        fields: dict[str, Any] = {"logprobs": name == WITH_LOG_PROBABILITIES, "tools": TOOLS}
+        return arms[arm](prompt, outputs=outputs, stream=stream, **fields)
+
+    keys = [(name, arm, stream) for name in CASES for arm in arms for stream in (False, True)]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        futures = {key: pool.submit(ask, *key) for key in keys}
+    return lambda *key: futures[key].result()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_turns_in_place_equal_the_round_trips(asked: Asked, name: str) -> None:
     """Prompt and output tokens, text, calls, finish reasons and usage; streamed and not."""
-    prompt, outputs = single(city), weather(city)
-    trips = [
-        client.round_trip(prompt, outputs, stream=stream, tools=TOOLS) for stream in (False, True)
-    ]
-    assert len(trips[0]) == 2
-    assert trips[0] == trips[1], "the control: two round trips differ"
+    trip = asked(name, "round trip", False)
+    assert [len(turn.calls) for turn in trip] == CASES[name][2]
+    assert asked(name, "round trip", True) == trip, "the control: two round trips differ"
     for stream in (False, True):
-        turns = client.ask(prompt, stream=stream, outputs=outputs, tools=TOOLS)
-        assert turns == trips[0]
+        assert asked(name, "in place", stream) == trip
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_parallel_calls(client: Client, stream: bool) -> None:
-    """Two calls of one turn are answered together."""
-    prompt, outputs = parallel("Paris", "Rome"), weather("Paris", "Rome")
-    trip = client.round_trip(prompt, outputs, stream=stream, tools=TOOLS)
-    assert [len(turn.calls) for turn in trip] == [2, 0]
-    assert client.ask(prompt, stream=stream, outputs=outputs, tools=TOOLS) == trip
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_two_continuations_of_one_response(client: Client, stream: bool) -> None:
-    """A call, another one, and the answer: one request."""
-    prompt, outputs = sent_on("Lyon"), weather("Paris", Lyon="unknown, try Paris")
-    trip = client.round_trip(prompt, outputs, stream=stream, tools=TOOLS)
-    assert [len(turn.calls) for turn in trip] == [1, 1, 0]
-    assert client.ask(prompt, stream=stream, outputs=outputs, tools=TOOLS) == trip
-
-
-def test_one_missing_output_of_two_is_left_to_the_client(client: Client) -> None:
-    """All or none: the turn ends as an ordinary one."""
-    prompt = parallel("Paris", "Rome")
-    (plain,) = client.ask(prompt, stream=False, tools=TOOLS)
-    assert client.ask(prompt, stream=False, outputs=weather("Paris"), tools=TOOLS) == [plain]
-
-
-def test_log_probabilities_are_the_turns_own(client: Client) -> None:
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_log_probabilities_are_the_turns_own(asked: Asked, stream: bool) -> None:
     """One for each token the model wrote, none for what was put there."""
-    prompt, outputs = single("Paris"), weather("Paris")
-    trip = client.round_trip(prompt, outputs, stream=True, tools=TOOLS, logprobs=True)
-    turns = client.ask(prompt, stream=True, outputs=outputs, tools=TOOLS, logprobs=True)
-    assert turns == trip
+    trip = asked(WITH_LOG_PROBABILITIES, "round trip", stream)
+    turns = asked(WITH_LOG_PROBABILITIES, "in place", stream)
     for mine, theirs in zip(turns, trip, strict=True):
+        assert theirs.logprobs
         assert [token for token, _ in mine.logprobs] == [token for token, _ in theirs.logprobs]
         assert [value for _, value in mine.logprobs] == pytest.approx(
             [value for _, value in theirs.logprobs], abs=1e-3
         )
 
 
+def test_one_missing_output_of_two_is_left_to_the_client(client: Client, asked: Asked) -> None:
+    """All or none: the turn ends as an ordinary one."""
+    prompt, _, _ = CASES["parallel"]
+    turns = client.ask(prompt, stream=False, outputs=weather("Paris"), tools=TOOLS)
+    assert turns == asked("parallel", "round trip", False)[:1]
+
+
 @pytest.mark.parametrize(
-    "fields",
-    [{"seed": 1}, {"stop": ["never"]}, {"n": 2, "temperature": 0.5}, {"tool_choice": "required"}],
-    ids=lambda fields: next(iter(fields)),
+    ("fields", "outcome"),
+    [
+        ({"seed": 1, "max_tokens": 1}, "seed"),
+        ({"stop": ["never"], "max_tokens": 1}, "stop"),
+        ({"n": 2, "temperature": 0.5, "max_tokens": 1}, "n"),
+        ({"tool_choice": "required", "max_tokens": 40}, "grammar"),
+    ],
 )
-def test_what_cannot_be_kept_is_a_plain_answer(client: Client, fields: dict[str, object]) -> None:
-    """The request is served as ever, and nothing follows."""
-    before = client.metric("vllm:spectool_turns_total", outcome="continued")
-    body = {"model": "smollm2", "messages": single("Paris"), "tools": TOOLS, "max_tokens": 40}
-    key = "0123456789abcdef0123456789abcdef"
+def test_what_cannot_be_kept_is_a_plain_answer(
+    client: Client, fields: dict[str, object], outcome: str
+) -> None:
+    """The request is served as ever, nothing follows, and it is said why."""
+    before = client.metric("vllm:spectool_turns_total", outcome=outcome)
+    body = {**defaults(single("Paris"), stream=False), "tools": TOOLS, **fields}
     answer = client.http.post(
-        "/v1/chat/completions",
-        json={**body, "temperature": 0, **fields, "vllm_xargs": {"spectool_key": key}},
-        headers={"X-Request-Id": f"barred-{next(iter(fields))}"},
+        "/v1/chat/completions", json={**body, "vllm_xargs": {"spectool_key": "k" * 32}}
     )
     assert answer.status_code == 200, answer.text
     assert "spectool" not in answer.json()
-    assert client.metric("vllm:spectool_turns_total", outcome="continued") == before
+    assert client.metric("vllm:spectool_turns_total", outcome=outcome) == before + 1
 
 
 def test_a_special_token_in_an_output_is_never_put_in(client: Client) -> None:
