@@ -44,6 +44,9 @@ SPECIAL = {
     ),
 }
 """The tokens of each style that no text may hold; the first ends a turn."""
+WHOLE = {"llama3": ("\n\n",)}
+"""One token in the style's own tokenizer. SmolLM2's reads it in two ways, by what comes after: a
+turn would then not begin where its prompt ends."""
 
 
 def main(folder: Path, style: str, out: Path) -> int:
@@ -55,6 +58,7 @@ def main(folder: Path, style: str, out: Path) -> int:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.chat_template = (HERE / "templates" / f"{written}.jinja").read_text("utf-8")
     tokenizer.add_special_tokens({"additional_special_tokens": list(SPECIAL[written])})
+    tokenizer.add_tokens(list(WHOLE.get(written, ())))
     tokenizer.eos_token = SPECIAL[written][0]
     ids, targets = dataset(tokenizer, conversations(style))
     used, ids = torch.unique(ids, return_inverse=True)
