@@ -17,8 +17,8 @@ class Seat:
 
     request_id: str = field(default_factory=lambda: secrets.token_hex(16))
     """Sent as `X-Request-Id`."""
-    key: str = field(default_factory=_key)
-    target: tuple[str | None, ...] = ()
+    key: str = field(default_factory=_key, repr=False)
+    target: tuple[str | None, ...] = field(default=(), repr=False)
     """Where its request was sent, and who for: the address and the keys."""
     told: bool = False
     """Whether the engine may hold outputs for it."""

@@ -87,9 +87,8 @@ class Speculation:
         given: Sequence[Source] = (
             (Patterns(), EarlyDispatch()) if speculators is None else speculators
         )
-        self.speculators: tuple[Source, ...] = (
-            (*given,) if draft is None else (DraftModel(draft), *given)
-        )
+        drafting = () if draft is None else (DraftModel(draft),)
+        self.speculators: tuple[Source, ...] = (*drafting, *given)
         self.policy = policy or Policy()
         self.gated = held_back(gated)
         self.trusted = server_names(trust_mcp)
@@ -378,17 +377,14 @@ class Speculation:
     ) -> Any:  # noqa: ANN401 - a function for a function, a runnable for a runnable
         """Wrap a node function, a runnable or a chat model as a speculative model node.
 
-        `messages_key` says where a chat model, with tools bound or without, finds the messages in
-        the graph's state.
+        `messages_key` says where a chat model, with tools bound or not, finds a state's messages.
         """
         from langchain_spectool.graph.model_node import model_node  # noqa: PLC0415
 
         return model_node(self, node, messages_key=messages_key)
 
     def model(self, model: ChatRunnable) -> ChatRunnable:
-        """Return a copy of `model` that speculates wherever it is called in a graph.
-
-        Arguments bound to it, as by `bind_tools`, stay bound.
+        """Return a copy of `model`, bound arguments and all, that speculates wherever it is called.
 
         Raises:
             TypeError: There is no chat model in it, as in a chain.

@@ -17,11 +17,7 @@ from langchain_spectool._core.run import RunMachine
 from langchain_spectool._core.turn import Booking, CommittedCall, Discard, Turn
 from langchain_spectool._core.verdicts import GuessVerdict
 from langchain_spectool.speculators.chain import Chain
-
-READ = Contract()
-PURE = Contract(deterministic=True)
-RUN_LONG = Contract(reuse="run")
-WRITE = "write"
+from tests.unit.machine_world import PURE, READ, RUN_LONG, WRITE
 
 
 @dataclass

@@ -266,26 +266,19 @@ def test_where_the_kv_cache_is_full_a_response_ends(module: Any, stream: bool) -
     served = Served(module)
     served.cache.turn_on(ContinuationLimits(), [], KvRoom(16, 4))
     served.cache.room.hold("another", 9)
-
-    @in_a_loop
-    async def case() -> None:
-        await served.post("id")
-        assert len(await served.ask(stream=stream)) == 1
-        await steps(STEPS)
-
-    case()
+    _stops_after_one_turn(served, stream=stream)
     assert served.counted == {"kv_full": 1}
 
 
 def test_a_preempted_turn_is_the_last(module: Any, stream: bool) -> None:
     """VLLM may have nothing to go on from."""
     served = Served(module, preempted={0})
-
-    @in_a_loop
-    async def case() -> None:
-        await served.post("id")
-        assert len(await served.ask(stream=stream)) == 1
-        await steps(STEPS)
-
-    case()
+    _stops_after_one_turn(served, stream=stream)
     assert served.counted == {"preempted": 1}
+
+
+@in_a_loop
+async def _stops_after_one_turn(served: Served, *, stream: bool) -> None:
+    await served.post("id")
+    assert len(await served.ask(stream=stream)) == 1
+    await steps(STEPS)
