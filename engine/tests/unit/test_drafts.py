@@ -214,6 +214,28 @@ def test_running_requests_keep_their_drafts() -> None:
     assert (len(made), made.tokens) == (2, 18)
 
 
+OTHER = replace(DRAFT, token_ids=(*DRAFT.token_ids[:-2], 41, STOP))
+SMALL = BookLimits(keys=2, drafts=2, tokens=20)
+
+
+def test_what_running_requests_leave_no_room_for_is_not_kept() -> None:
+    """Neither of two drafts is: a key has all of a post or nothing."""
+    made = book(DRAFT, limits=SMALL)
+    made.put("second", [DRAFT, OTHER], 0.0)
+    assert (len(made), made.tokens) == (1, len(DRAFT.token_ids))
+
+
+def test_a_key_makes_room_among_the_others() -> None:
+    """Its own drafts stay, though it was the first to have any."""
+    made = DraftBook(SMALL)
+    made.put("key", [DRAFT], 0.0)
+    made.put("second", [DRAFT], 0.0)
+    made.put("key", [OTHER], 0.0)
+    assert (len(made), made.tokens) == (1, 2 * len(DRAFT.token_ids))
+    made.begin("r", "key")
+    assert offered(made, written(*DRAFT.token_ids[:5]))
+
+
 LIMITS = BookLimits(keys=3, drafts=2, tokens=30)
 EVENTS = st.one_of(
     st.tuples(st.just("put"), st.sampled_from("abcd"), st.lists(DRAFTS, max_size=3)),
